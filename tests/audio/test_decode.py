@@ -142,13 +142,13 @@ import sys, io, struct
 for name in ("av", "soxr", "soundfile"): sys.modules[name] = None
 from antiphon.audio import wav
 from antiphon.audio.decode import decode
-from antiphon.audio.encode import Encoder
+from antiphon.audio.encode import AudioEncoder
 from antiphon.audio.samples import RawFormat
 from antiphon.errors import MissingDependencyError
 sound = b"\\0\\1" * 16000
 assert len(decode(wav.header(RawFormat("s16le", 16000), 16000) + sound).values) == 16000
-assert Encoder("wav", 24000).push(decode(sound, raw=RawFormat("s16le", 16000)).values)
-for call, name in ((lambda: decode(b"fLaC" + bytes(100)), "av"), (lambda: Encoder("mp3", 24000), "av"),
+assert AudioEncoder("wav", 24000).push(decode(sound, raw=RawFormat("s16le", 16000)).values)
+for call, name in ((lambda: decode(b"fLaC" + bytes(100)), "av"), (lambda: AudioEncoder("mp3", 24000), "av"),
                    (lambda: decode(sound, raw=RawFormat("s16le", 8000)), "soxr")):
     try: call()
     except MissingDependencyError as error: assert f"`pip install {name}`" in str(error), error

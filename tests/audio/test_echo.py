@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from antiphon.audio.decode import decode
-from antiphon.audio.echo import EchoGuard, Timeline
+from antiphon.audio.echo import EchoGuard, PlaybackTimeline
 from antiphon.audio.echo_path import find_delay
 from antiphon.models.registry import build_model
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
@@ -160,7 +160,7 @@ def test_the_delay() -> None:
 
 
 def test_a_timeline_forgets_and_grows() -> None:
-    source, timeline = np.random.default_rng(2), Timeline()
+    source, timeline = np.random.default_rng(2), PlaybackTimeline()
     expected = silence(60.0)
     for now in range(0, 50 * RATE, 4_000):
         at = now + int(source.integers(-2_000, 40_000))

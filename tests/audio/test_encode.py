@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from antiphon.audio.decode import decode
-from antiphon.audio.encode import FORMATS, AudioFormat, Encoder, content_type, encode
+from antiphon.audio.encode import FORMATS, AudioEncoder, AudioFormat, content_type, encode
 from antiphon.audio.samples import RawFormat
 from antiphon.errors import AudioError
 from support.sound.sounds import Floats, chords, lag_and_ratio, noise
@@ -26,7 +26,7 @@ def raw_format(format: AudioFormat, rate: int, channels: int) -> RawFormat | Non
     return RawFormat(RAW[format], rate, channels) if format in RAW else None  # type: ignore[arg-type]
 
 
-def pieces(encoder: Encoder, samples: Floats, step: int) -> list[bytes]:
+def pieces(encoder: AudioEncoder, samples: Floats, step: int) -> list[bytes]:
     out = [encoder.push(samples[start : start + step]) for start in range(0, len(samples), step)]
     return [*out, encoder.finish()]
 
@@ -36,7 +36,7 @@ def pieces(encoder: Encoder, samples: Floats, step: int) -> list[bytes]:
 def test_formats_decode_back(format: AudioFormat, rate: int, channels: int) -> None:
     mono = chords(2, rate)
     samples = mono if channels == 1 else np.stack([mono, mono], axis=1)
-    encoder = Encoder(format, rate, channels)
+    encoder = AudioEncoder(format, rate, channels)
     data = b"".join(pieces(encoder, samples, rate // 40))
     decoded = decode(data, rate=rate, raw=raw_format(format, rate, channels))
     assert decoded.source.channels == channels
@@ -53,7 +53,7 @@ def test_bytes_leave_at_once(format: AudioFormat) -> None:
     rate, step = 24_000, 480
     samples = chords(2, rate)
     sent = b""
-    encoder = Encoder(format, rate)
+    encoder = AudioEncoder(format, rate)
     for number, start in enumerate(range(0, len(samples), step), 1):
         sent += encoder.push(samples[start : start + step])
         if number in (25, 50, 75):
@@ -64,7 +64,7 @@ def test_bytes_leave_at_once(format: AudioFormat) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_cut_into_pushes_does_not_matter(format: AudioFormat) -> None:
     samples = noise(1, 22_050)
-    one, many = Encoder(format, 22_050), Encoder(format, 22_050)
+    one, many = AudioEncoder(format, 22_050), AudioEncoder(format, 22_050)
     raw = raw_format(format, 22_050, 1)
     whole = decode(b"".join(pieces(one, samples, len(samples))), rate=22_050, raw=raw).values
     parts = decode(b"".join(pieces(many, samples, 333)), rate=22_050, raw=raw).values
@@ -94,21 +94,21 @@ def test_loud_sound_is_clipped() -> None:
 
 def test_what_cannot_be_encoded() -> None:
     with pytest.raises(AudioError, match="unknown sound format 'wma'; known: wav, pcm"):
-        Encoder("wma", 24_000)  # type: ignore[arg-type]
+        AudioEncoder("wma", 24_000)  # type: ignore[arg-type]
     with pytest.raises(AudioError, match="unknown sound format"):
         content_type("mp4")  # type: ignore[arg-type]
     with pytest.raises(AudioError, match="3 channels"):
-        Encoder("wav", 24_000, 3)
+        AudioEncoder("wav", 24_000, 3)
     with pytest.raises(AudioError, match="at 12 Hz"):
-        Encoder("wav", 12)
+        AudioEncoder("wav", 12)
     with pytest.raises(AudioError, match="2 samples to encode are not finite"):
-        Encoder("mp3", 24_000).push(np.array([0, np.nan, np.inf], np.float32))
+        AudioEncoder("mp3", 24_000).push(np.array([0, np.nan, np.inf], np.float32))
     with pytest.raises(AudioError, match="do not have 2 channels"):
-        Encoder("wav", 24_000, 2).push(noise(0.1))
+        AudioEncoder("wav", 24_000, 2).push(noise(0.1))
     for format in FORMATS:
         with pytest.raises(AudioError, match="no sound to encode"):
-            Encoder(format, 24_000).finish()
-    done = Encoder("wav", 24_000)
+            AudioEncoder(format, 24_000).finish()
+    done = AudioEncoder("wav", 24_000)
     done.push(noise(0.1))
     done.finish()
     with pytest.raises(AudioError, match="had finished"):
@@ -117,4 +117,4 @@ def test_what_cannot_be_encoded() -> None:
 
 def test_content_types() -> None:
     assert content_type("mp3") == "audio/mpeg"
-    assert Encoder("opus", 24_000).content_type == "audio/ogg"
+    assert AudioEncoder("opus", 24_000).content_type == "audio/ogg"

@@ -9,8 +9,8 @@ import pytest
 from silero_vad.utils_vad import get_speech_timestamps_from_probs
 
 from antiphon.audio.segments import (
-    Segment,
     SegmentOptions,
+    SpeechSpan,
     SpeechTracker,
     Window,
     cut_windows,
@@ -43,7 +43,7 @@ def test_the_tracker_finds_the_same_in_pieces(seed: int) -> None:
     probabilities = random_probabilities(seed)
     whole, pieces = SpeechTracker(FRAME), SpeechTracker(FRAME)
     expected = whole.push(probabilities) + whole.finish()
-    found: list[Segment] = []
+    found: list[SpeechSpan] = []
     for part in np.array_split(probabilities, 97):
         found += pieces.push(part)
         assert pieces.speaking_since is not None or pieces.quiet_since is None
@@ -80,7 +80,7 @@ def test_windows_hold_every_segment_once_in_order(seed: int) -> None:
     for _ in range(100):
         moment += float(source.exponential(0.7)) + 0.01
         length = float(source.uniform(0.3, 12))
-        segments.append(Segment(moment, moment + length))
+        segments.append(SpeechSpan(moment, moment + length))
         moment += length
     windows = cut_windows(segments, 30.0, max_gap=1.0)
     assert max(window.seconds for window in windows) <= 30.0 + 1e-6
@@ -96,13 +96,13 @@ def test_windows_hold_every_segment_once_in_order(seed: int) -> None:
 
 def test_a_window_ends_at_the_longest_silence_near_its_end() -> None:
     spans = [(0, 10), (10.1, 20), (20.1, 25), (25.9, 28), (28.2, 29), (29.3, 40)]
-    segments = [Segment(start, end) for start, end in spans]
+    segments = [SpeechSpan(start, end) for start, end in spans]
     windows = cut_windows(segments, 30.0)
     assert [(window.start, window.end) for window in windows] == [(0, 25), (25.9, 40)]
 
 
 def test_window_time_maps_to_file_time() -> None:
-    window = Window((Segment(10.0, 14.0), Segment(20.0, 21.0), Segment(50.0, 55.0)))
+    window = Window((SpeechSpan(10.0, 14.0), SpeechSpan(20.0, 21.0), SpeechSpan(50.0, 55.0)))
     assert window.seconds == 10.0 and window.bounds == (0.0, 4.0, 5.0, 10.0)
     assert window.file_times(0.0, 3.5) == (10.0, 13.5)
     assert window.file_times(3.0, 4.0) == (13.0, 14.0)
@@ -113,20 +113,20 @@ def test_window_time_maps_to_file_time() -> None:
 
 def test_nothing_stretches_over_what_was_left_out() -> None:
     """A word that begins just before a seam, where an aligner puts the silence, is in the span of its middle."""
-    window = Window((Segment(0.0, 14.0), Segment(44.0, 50.0)))
+    window = Window((SpeechSpan(0.0, 14.0), SpeechSpan(44.0, 50.0)))
     assert window.file_times(13.9, 14.6) == (44.0, 44.6)
     assert window.file_times(13.2, 14.2) == (13.2, 14.0)
 
 
 def test_a_window_takes_its_sound() -> None:
     samples = np.arange(1000, dtype=np.float32)
-    window = Window((Segment(1.0, 2.0), Segment(4.0, 4.5)))
+    window = Window((SpeechSpan(1.0, 2.0), SpeechSpan(4.0, 4.5)))
     np.testing.assert_array_equal(window.take(samples, 100), np.r_[samples[100:200], samples[400:450]])
     np.testing.assert_array_equal(window.take(samples[50:], 100, origin=0.5), window.take(samples, 100))
 
 
 def test_what_cannot_be_cut() -> None:
     with pytest.raises(AudioError, match=r"31\.00 s at 2\.00 s is longer than a window of 30 s"):
-        cut_windows([Segment(2, 33)])
+        cut_windows([SpeechSpan(2, 33)])
     with pytest.raises(AudioError, match=r"max_speech 0\.5 s leaves no room"):
         speech_segments(np.ones(100, np.float32), FRAME, 3.2, SegmentOptions(max_speech=0.5))

@@ -48,7 +48,7 @@ HOLD = 0.85
 _NUM_BANDS = 24
 
 
-class Timeline:
+class PlaybackTimeline:
     """What is played, by moments of the session in samples. Moments at which nothing was played are silent."""
 
     _SPARE = 1 << 16
@@ -105,7 +105,7 @@ class EchoGuard:
         self._lead = round(LEAD_SECONDS * rate)
         self._max_delay = round(MAX_DELAY_SECONDS * rate)
         self._reach = self._max_delay + (PARTITIONS + 1) * self._hop
-        self._timeline = Timeline()
+        self._timeline = PlaybackTimeline()
         self._is_cleaning = threading.Lock()
         self._changes: deque[Callable[[], None]] = deque()  # of the timeline
         self._position = 0  # samples cleaned

@@ -61,7 +61,7 @@ def content_type(format: AudioFormat) -> str:
     return CONTENT_TYPES[format]
 
 
-class Encoder:
+class AudioEncoder:
     """Samples in, bytes of one file out: all of `push` and then `finish`, end to end.
 
     Samples are float32 [n], or [n, channels]; what lies beyond [-1, 1] is clipped. Where the codec does not take
@@ -123,10 +123,10 @@ class Encoder:
 def encode(samples: Floats, format: AudioFormat, rate: int, channels: int = 1) -> bytes:
     """A whole file. Unlike streamed ones, WAV and FLAC files state their length."""
     if format == "wav":
-        encoder = Encoder("pcm", rate, channels)
+        encoder = AudioEncoder("pcm", rate, channels)
         data = encoder.push(samples) + encoder.finish()
         return wav.header(RawFormat("s16le", rate, channels), encoder.num_samples) + data
-    encoder = Encoder(format, rate, channels)
+    encoder = AudioEncoder(format, rate, channels)
     data = encoder.push(samples) + encoder.finish()
     return _with_flac_length(data, encoder.num_samples) if format == "flac" else data
 

@@ -35,7 +35,7 @@ class SegmentOptions:
 
 
 @dataclass(frozen=True)
-class Segment:
+class SpeechSpan:
     """A stretch of a recording, in seconds."""
 
     start: float
@@ -50,7 +50,7 @@ class Segment:
 class Window:
     """Stretches of a recording laid end to end, for one pass of a recogniser. The spans are in order and disjoint."""
 
-    spans: tuple[Segment, ...]
+    spans: tuple[SpeechSpan, ...]
 
     @property
     def seconds(self) -> float:
@@ -93,7 +93,7 @@ def span_index(bounds: Sequence[float], moment: float) -> int:
 
 def speech_segments(
     probabilities: Floats, frame_seconds: float, seconds: float, options: SegmentOptions | None = None
-) -> list[Segment]:
+) -> list[SpeechSpan]:
     """Segments of speech, in order and disjoint, of a recording with one probability a frame and `seconds` long."""
     options = options or SegmentOptions()
     tracker = SpeechTracker(frame_seconds, options)
@@ -123,7 +123,7 @@ class SpeechTracker:
         """Where, inside the open segment, the present silence began."""
         return None if self._quiet is None else self._quiet * self.frame_seconds
 
-    def push(self, probabilities: Floats | Sequence[float]) -> list[Segment]:
+    def push(self, probabilities: Floats | Sequence[float]) -> list[SpeechSpan]:
         """Segments that ended within these frames."""
         done = []
         options, silence = self.options, self.options.min_silence / self.frame_seconds
@@ -140,19 +140,19 @@ class SpeechTracker:
             self._index += 1
         return done
 
-    def finish(self) -> list[Segment]:
+    def finish(self) -> list[SpeechSpan]:
         """The segment that the end of the sound ends, if any."""
         return [] if self._start is None else self._close(self._index)
 
-    def _close(self, end: int) -> list[Segment]:
+    def _close(self, end: int) -> list[SpeechSpan]:
         assert self._start is not None
-        segment = Segment(self._start * self.frame_seconds, end * self.frame_seconds)
+        segment = SpeechSpan(self._start * self.frame_seconds, end * self.frame_seconds)
         self._start = self._quiet = None
         return [segment] if segment.seconds > self.options.min_speech else []
 
 
 def cut_windows(
-    segments: Sequence[Segment], max_seconds: float = 30.0, max_gap: float = 1.0, slack: float = 4.0
+    segments: Sequence[SpeechSpan], max_seconds: float = 30.0, max_gap: float = 1.0, slack: float = 4.0
 ) -> list[Window]:
     """Segments packed in order into windows of at most `max_seconds`.
 
@@ -183,14 +183,16 @@ def cut_windows(
     return windows
 
 
-def _extend(window: Window, segment: Segment, max_gap: float) -> Window:
+def _extend(window: Window, segment: SpeechSpan, max_gap: float) -> Window:
     last = window.spans[-1]
     if segment.start - last.end <= max_gap:
         return Window((*window.spans[:-1], replace(last, end=segment.end)))
     return Window((*window.spans, segment))
 
 
-def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, options: SegmentOptions) -> list[Segment]:
+def _cut_long(
+    segment: SpeechSpan, probabilities: Floats, frame_seconds: float, options: SegmentOptions
+) -> list[SpeechSpan]:
     """The segment in pieces that are at most `max_speech` long once padded, cut in the later half of each piece."""
     limit = options.max_speech - 2 * options.padding
     if segment.seconds <= limit:
@@ -207,10 +209,10 @@ def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, opt
         fitting = np.flatnonzero(around <= max(float(around.min()), QUIET))
         bounds.append(low + int(fitting[-1]))
     bounds.append(last)
-    return [Segment(a * frame_seconds, b * frame_seconds) for a, b in pairwise(bounds)]
+    return [SpeechSpan(a * frame_seconds, b * frame_seconds) for a, b in pairwise(bounds)]
 
 
-def _padded(segments: Sequence[Segment], seconds: float, padding: float) -> list[Segment]:
+def _padded(segments: Sequence[SpeechSpan], seconds: float, padding: float) -> list[SpeechSpan]:
     out = []
     for index, segment in enumerate(segments):
         before = segments[index - 1].end if index else -float("inf")
@@ -218,5 +220,5 @@ def _padded(segments: Sequence[Segment], seconds: float, padding: float) -> list
         start = max(0.0, segment.start - min(padding, (segment.start - before) / 2))
         end = min(seconds, segment.end + min(padding, (after - segment.end) / 2))
         if end > start:
-            out.append(Segment(start, end))
+            out.append(SpeechSpan(start, end))
     return out

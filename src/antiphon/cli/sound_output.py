@@ -113,9 +113,9 @@ class EncodedFile:
     """A file of encoded sound; a WAV file states its length once it is complete."""
 
     def __init__(self, output: str, format_: str, rate: int) -> None:
-        from antiphon.audio.encode import Encoder
+        from antiphon.audio.encode import AudioEncoder
 
-        self._encoder = Encoder(format_, rate)  # type: ignore[arg-type]
+        self._encoder = AudioEncoder(format_, rate)  # type: ignore[arg-type]
         self._file = OutputFile(output)
         self._rate = rate
         self._is_wav = format_ == "wav"

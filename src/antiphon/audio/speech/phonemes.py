@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from antiphon.audio.speech.lexicon import CONSONANTS, VOWELS, Context, Lexicon, stressed
 from antiphon.audio.speech.tagger import Tagger
-from antiphon.audio.speech.words import Word, joined_runs, words_of
+from antiphon.audio.speech.words import WrittenWord, joined_runs, words_of
 
 #: Marks after which the next word's first sound no longer matters.
 _PAUSES = frozenset(";:,.!?—…")
@@ -96,7 +96,7 @@ class Phonemizer:
                 marks = word.after or marks
         return SpokenClause(tuple(reversed(spoken)), joined_runs(text, words, skipped))
 
-    def _tags(self, words: Sequence[Word], said: Sequence[Sequence[str]]) -> list[list[str]]:
+    def _tags(self, words: Sequence[WrittenWord], said: Sequence[Sequence[str]]) -> list[list[str]]:
         """The tags of every word's spoken pieces, with the marks around them as context."""
         tokens: list[str] = []
         owners: list[int] = []
@@ -113,7 +113,7 @@ class Phonemizer:
         return out
 
     def _word(
-        self, word: Word, pieces: Sequence[str], tags: Sequence[str], following: bool | None, next_word: str
+        self, word: WrittenWord, pieces: Sequence[str], tags: Sequence[str], following: bool | None, next_word: str
     ) -> tuple[str, bool | None, str]:
         """Phonemes of a word's spoken pieces, whether they begin with a vowel, and the first piece."""
         own = word.phonemes if word.phonemes is not None else self._overrides.get(word.text.lower())

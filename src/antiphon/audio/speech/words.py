@@ -27,7 +27,7 @@ _PLAIN_MARKS = {"–": "—", "\n": ",", "-": "", "..": "…", "...": "…"}
 
 
 @dataclass(frozen=True)
-class Word:
+class WrittenWord:
     """A word of the text at `start` to `end`. It is said as `said`, or by its own `phonemes` where they are given.
 
     With neither it cannot be read: letters of another script, or signs without a name.
@@ -42,14 +42,14 @@ class Word:
     phonemes: str | None = None
 
 
-def words_of(text: str) -> list[Word]:
+def words_of(text: str) -> list[WrittenWord]:
     """The words of a text in order, also those that cannot be read. Markup and decoration are not words."""
-    words: list[Word] = []
+    words: list[WrittenWord] = []
     opening = ""
     for start, end, said, phonemes, mark in _items(with_commas(without_marks(text))):
         if not mark:
             written = text[start:end] if phonemes is None else said
-            words.append(Word(written, start, end, said, before=opening, phonemes=phonemes))
+            words.append(WrittenWord(written, start, end, said, before=opening, phonemes=phonemes))
             opening = ""
         elif mark in "(“" or (
             mark == '"'
@@ -60,7 +60,7 @@ def words_of(text: str) -> list[Word]:
         elif words:
             last = words[-1]
             if not last.after.endswith(mark):
-                words[-1] = Word(
+                words[-1] = WrittenWord(
                     last.text, last.start, last.end, last.said, last.before, last.after + mark, last.phonemes
                 )
     return words
@@ -116,7 +116,7 @@ def _is_initial(text: str, dot: int, last: int) -> bool:
     return dot > 0 and text[dot - 1].isupper() and alone and dot + 1 < last
 
 
-def joined_runs(text: str, words: Sequence[Word], places: Iterable[int]) -> tuple[str, ...]:
+def joined_runs(text: str, words: Sequence[WrittenWord], places: Iterable[int]) -> tuple[str, ...]:
     """The words at these places, as they are written; those that follow each other together."""
     runs: list[tuple[int, int]] = []
     previous = -2

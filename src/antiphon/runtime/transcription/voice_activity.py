@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.audio.segments import Segment, SegmentOptions, Window, cut_windows, speech_segments
+from antiphon.audio.segments import SegmentOptions, SpeechSpan, Window, cut_windows, speech_segments
 from antiphon.engine.request import Priority
 from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, VoiceInput
@@ -83,7 +83,7 @@ class SpeechWindow:
             cut = max(0.0, seconds - offset)
             offset += span.seconds
             if cut < span.seconds:
-                spans.append(Segment(span.start + cut, span.end))
+                spans.append(SpeechSpan(span.start + cut, span.end))
         frames = round(seconds / self.frame_seconds)
         samples = self.samples[round(seconds * SPEECH_RATE) :]
         return SpeechWindow(Window(tuple(spans)), samples, self.voice[frames:], self.frame_seconds)
@@ -201,7 +201,7 @@ def speech_windows(chunks: Iterable[Floats], max_seconds: float, detectors: Dete
 def _taken(window: Window, samples: Floats, voice: Floats, frame: float, offset: float) -> SpeechWindow:
     bounds = [(round(span.start / frame), round(span.end / frame)) for span in window.spans]
     pieces = [voice[first : max(last, first + 1)] for first, last in bounds]
-    moved = Window(tuple(Segment(span.start + offset, span.end + offset) for span in window.spans))
+    moved = Window(tuple(SpeechSpan(span.start + offset, span.end + offset) for span in window.spans))
     return SpeechWindow(moved, window.take(samples, SPEECH_RATE), np.concatenate(pieces), frame)
 
 

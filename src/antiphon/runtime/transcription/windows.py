@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.audio.segments import Segment as Span
-from antiphon.audio.segments import Window
+from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.transcription.account import TranscriptAccount
@@ -164,7 +163,7 @@ class SequentialWindows(_Windows):
             found = [stretch for stretch in found if stretch.start * SPEECH_RATE < advance]
 
             timeline = Timeline(
-                Window((Span(offset, offset + job.seconds),)), self._voice(samples), advance / SPEECH_RATE
+                Window((SpeechSpan(offset, offset + job.seconds),)), self._voice(samples), advance / SPEECH_RATE
             )
             segments = segments_of(job, found, timeline, self.recogniser.tokenizer)
             if job.best.temperature > MAX_CONTEXT_TEMPERATURE:

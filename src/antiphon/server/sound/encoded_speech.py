@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable
 
-from antiphon.audio.encode import AudioFormat, Encoder
+from antiphon.audio.encode import AudioEncoder, AudioFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.process.messages import Speak
@@ -75,14 +75,14 @@ class EncodedSpeech:
         self, format: AudioFormat, on_part: Callable[[SpeechChunk], None] | None = None
     ) -> AsyncGenerator[bytes]:
         """The bytes of a sound file, as soon as there are samples for them; `on_part` gets each part before."""
-        encoder: Encoder | None = None
+        encoder: AudioEncoder | None = None
         parts = self.parts()
         try:
             async for part in parts:
                 if on_part is not None:
                     on_part(part)
                 if encoder is None:
-                    encoder = await asyncio.to_thread(Encoder, format, part.rate)
+                    encoder = await asyncio.to_thread(AudioEncoder, format, part.rate)
                 data = await asyncio.to_thread(encoder.push, part.samples)
                 if data:
                     yield data

