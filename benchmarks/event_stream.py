@@ -27,7 +27,7 @@ from pathlib import Path
 import httpx
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.process import ServerProcess, antiphon_server
@@ -96,7 +96,7 @@ class Benchmark:
         self._pids = server.engine_pid(), server.pid
         self._token = token
         self._source = random.Random(0)
-        self._target = Target(HttpClient(server.url), Endpoint.COMPLETIONS, arguments.model)
+        self._target = LoadTarget(HttpClient(server.url), Endpoint.COMPLETIONS, arguments.model)
         self.measured: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
         self.num_bytes: list[float] = []
 

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, field
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
@@ -60,7 +60,7 @@ class Benchmark:
         self._engine = engine
         self._source = random.Random(0)
         self._vocab_size = loaded.tokenizer.vocab_size
-        self._target = Target(HttpClient(server.url), Endpoint.COMPLETIONS, loaded.name)
+        self._target = LoadTarget(HttpClient(server.url), Endpoint.COMPLETIONS, loaded.name)
         self.measured = Measured()
 
     def _prompts(self, count: int) -> list[list[int]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.load.words import find_counter, sized_texts
@@ -91,7 +91,7 @@ class Contest:
     async def ask(self, url: str, prompts: list[str]) -> dict[str, Any]:
         """All clients at once."""
         client = HttpClient(url, timeout=1800)
-        target = Target(client, Endpoint.COMPLETIONS, self._model)
+        target = LoadTarget(client, Endpoint.COMPLETIONS, self._model)
         jobs = [Job(prompt, self._arguments.output, {"temperature": 0, "ignore_eos": True}) for prompt in prompts]
         try:
             figures = summarize(await put_load(target, jobs, Arrivals(concurrency=len(jobs))))

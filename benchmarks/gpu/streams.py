@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
@@ -93,19 +93,19 @@ def served(model: str, device: str, work: Work, rounds: int, endpoint: Endpoint)
     options = ["--device", device, "--no-prefix-caching", "--max-running", str(work.streams)]
     options += ["--kv-memory", str(work.kv_megabytes), "--max-waiting", str(2 * work.streams)]
     with antiphon_server(model, *options) as server:
-        target = Target(HttpClient(server.url), endpoint, Path(model).name)
+        target = LoadTarget(HttpClient(server.url), endpoint, Path(model).name)
         found: list[Round] = run_loop(_rounds(server, target, work, rounds + 1))
     return found[1:]
 
 
-async def _rounds(server: ServerProcess, target: Target, work: Work, count: int) -> list[Round]:
+async def _rounds(server: ServerProcess, target: LoadTarget, work: Work, count: int) -> list[Round]:
     try:
         return [await _round(server, target, work, number) for number in range(count)]
     finally:
         target.client.close()
 
 
-async def _round(server: ServerProcess, target: Target, work: Work, number: int) -> Round:
+async def _round(server: ServerProcess, target: LoadTarget, work: Work, number: int) -> Round:
     settings = {"temperature": TEMPERATURE, "ignore_eos": True}
     jobs = [Job(prompt, work.output, settings) for prompt in work.prompts(number)]
     engine = server.engine_pid()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from antiphon.bench.compare import METRICS, compare, parse_tolerance
 from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.objectives import Objectives
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.summary import summarize
 from antiphon.cli.app import app
 from antiphon.errors import AntiphonError, InvalidRequestError
@@ -22,7 +22,7 @@ from antiphon.errors import AntiphonError, InvalidRequestError
 def result() -> dict[str, Any]:
     records = []
     for number in range(10):
-        record = RequestRecord(0.0, 0.0, 1.0 + number / 10, completion_tokens=3)
+        record = MeasuredRequest(0.0, 0.0, 1.0 + number / 10, completion_tokens=3)
         record.arrival_times = [0.1 + number / 100, 0.5, 0.9]
         record.arrival_chunks, record.arrival_characters = [1, 1, 1], [4, 4, 4]
         records.append(record)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.percentiles import PERCENTILES
 from antiphon.bench.series import (
     MAX_EXACT,
@@ -25,8 +25,8 @@ from antiphon.bench.series import (
 )
 
 
-def made(started: float, times: list[float], tokens: int | None = None, ended: float | None = None) -> RequestRecord:
-    record = RequestRecord(started, started, (times[-1] if times else started) if ended is None else ended)
+def made(started: float, times: list[float], tokens: int | None = None, ended: float | None = None) -> MeasuredRequest:
+    record = MeasuredRequest(started, started, (times[-1] if times else started) if ended is None else ended)
     record.arrival_times, record.completion_tokens = times, tokens
     record.arrival_chunks, record.arrival_characters = [1] * len(times), [4] * len(times)
     return record

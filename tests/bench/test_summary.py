@@ -10,7 +10,7 @@ import pytest
 from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.objectives import Objectives
 from antiphon.bench.load.openai_stream import StreamReader
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.percentiles import percentile
 from antiphon.bench.summary import NUM_BINS, distribution, summarize
 from antiphon.bench.table import bars
@@ -30,8 +30,8 @@ def test_percentiles_are_numpys(count: int) -> None:
         assert figures["histogram"] == list(np.histogram(values, NUM_BINS)[0])
 
 
-def record(times: list[float], tokens: int | None, characters: list[int] | None = None) -> RequestRecord:
-    made = RequestRecord(started=10.0, due=10.0, ended=times[-1] + 0.5, completion_tokens=tokens)
+def record(times: list[float], tokens: int | None, characters: list[int] | None = None) -> MeasuredRequest:
+    made = MeasuredRequest(started=10.0, due=10.0, ended=times[-1] + 0.5, completion_tokens=tokens)
     made.arrival_times = times
     made.arrival_chunks = [1] * len(times)
     made.arrival_characters = characters or [4] * len(times)
@@ -69,7 +69,7 @@ def test_two_chunks_in_one_read_are_one_arrival() -> None:
 
 def test_answers_without_usage_or_without_text() -> None:
     assert record([11.0, 12.0], None).num_output_tokens == 2
-    silent = RequestRecord(started=1.0, due=1.0, ended=3.0, completion_tokens=4)
+    silent = MeasuredRequest(started=1.0, due=1.0, ended=3.0, completion_tokens=4)
     assert silent.time_to_first_token == 2.0
     assert silent.time_per_output_token is None
     assert silent.inter_token_gaps() == []
@@ -79,7 +79,7 @@ def test_figures_of_a_run() -> None:
     fast, slow = record([10.1, 10.2], 2), record([10.5, 11.5], 2)
     fast.prompt_tokens, fast.cached_tokens = 30, 16
     slow.prompt_tokens, slow.cached_tokens = 50, 0
-    failed = RequestRecord(started=10.0, due=9.0, ended=10.0, error="http_429", message="too many")
+    failed = MeasuredRequest(started=10.0, due=9.0, ended=10.0, error="http_429", message="too many")
     figures = summarize(LoadResult([fast, slow, failed], 4.0, 0.002), Objectives.parse("ttft:300,tpot:2000"))
     assert (figures["completed"], figures["failed"], figures["requests_per_second"]) == (2, 1, 0.5)
     assert (figures["input_tokens"], figures["output_tokens"], figures["cached_tokens"]) == (80, 4, 16)

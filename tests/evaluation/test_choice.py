@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened
-from antiphon.evaluation.tasks.choice import Choice, Question, scored
+from antiphon.evaluation.settings import EngineSetting, opened
+from antiphon.evaluation.tasks.choice import Choice, ChoiceQuestion, scored
 from antiphon.runtime.loading.loading import load_model
 
 QUESTIONS = [
-    Question("1", "hello", ["there", "to the hell", "x"], 0),
-    Question("2", "the bells", ["ring", "hello the"], 1),
+    ChoiceQuestion("1", "hello", ["there", "to the hell", "x"], 0),
+    ChoiceQuestion("2", "the bells", ["ring", "hello the"], 1),
 ]
 
 
@@ -30,7 +30,7 @@ def test_choices_are_scored_as_by_transformers(tiny_llama: Path) -> None:
 
     model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32).eval()
     loaded = load_model(str(tiny_llama), device="cpu")
-    with opened(loaded, Setting({"kv": "fp32"}), kv_bytes=16 << 20) as subject:
+    with opened(loaded, EngineSetting({"kv": "fp32"}), kv_bytes=16 << 20) as subject:
         run = run_task(Choice(), subject, QUESTIONS)
     encode = loaded.tokenizer.encode
     for question, item in zip(QUESTIONS, run.items, strict=True):
@@ -45,6 +45,6 @@ def test_choices_are_scored_as_by_transformers(tiny_llama: Path) -> None:
 
 
 def test_a_long_choice_wins_per_byte() -> None:
-    question = Question("1", "q", ["aaaaaaaaaa", "b"], 0)
+    question = ChoiceQuestion("1", "q", ["aaaaaaaaaa", "b"], 0)
     item = scored(question, [-10.0, -9.0])
     assert (item.values["correct"], item.values["correct_per_byte"], item.output) == (0.0, 1.0, "b")

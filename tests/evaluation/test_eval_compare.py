@@ -11,7 +11,7 @@ import pytest
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.compare import compare, comparison_table
 from antiphon.evaluation.results import metrics_of, read_result, result_of, result_table
-from antiphon.evaluation.run import Run
+from antiphon.evaluation.run import TaskRun
 from antiphon.evaluation.task import ItemResult, mean, ratio
 from antiphon.evaluation.tasks.choice import Choice
 from antiphon.evaluation.tasks.perplexity import Perplexity
@@ -24,12 +24,12 @@ def choice_result(correct: list[float], total: int | None = None) -> dict[str, A
         ItemResult(str(place), {"correct": one, "correct_per_byte": one, "logprobs": [-1.0, -2.0]})
         for place, one in enumerate(correct)
     ]
-    return result_of(Choice(), "model", Run(items, total or len(items), 1.0), {"kv": "int8"}, "data", {})
+    return result_of(Choice(), "model", TaskRun(items, total or len(items), 1.0), {"kv": "int8"}, "data", {})
 
 
 def perplexity_result(nll: list[float], tokens: int = 10) -> dict[str, Any]:
     items = [ItemResult(str(place), {"nll": one, "tokens": tokens, "bytes": 40}) for place, one in enumerate(nll)]
-    return result_of(Perplexity(), "model", Run(items, len(items), 1.0), {}, "data", {})
+    return result_of(Perplexity(), "model", TaskRun(items, len(items), 1.0), {}, "data", {})
 
 
 def test_the_p_value_is_that_of_the_sign_test() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.items import read_lines, sample_text
-from antiphon.evaluation.task import Task
+from antiphon.evaluation.task import EvaluationTask
 from antiphon.evaluation.tasks.choice import Choice
 from antiphon.evaluation.tasks.generation import Accuracy, Translate
 from antiphon.evaluation.tasks.registry import LM_EVAL, TASKS, make_task, task_class
@@ -105,7 +105,7 @@ def test_an_unknown_task_is_rejected_with_the_names() -> None:
 )
 def test_every_task_is_described(name: str) -> None:
     kind = task_class(name)
-    assert issubclass(kind, Task) and kind.name == name and kind.summary and kind.fields
+    assert issubclass(kind, EvaluationTask) and kind.name == name and kind.summary and kind.fields
     assert kind.metrics and len({metric.name for metric in kind.metrics}) == len(kind.metrics)
     if kind.sample is not None:
         assert sample_text(kind.sample)

@@ -11,7 +11,7 @@ import torch
 
 from antiphon.bench.load.objectives import Objectives
 from antiphon.errors import InvalidRequestError, UnsupportedError
-from antiphon.evaluation.settings import KEYS, Setting, cross_product, opened, parse_setting
+from antiphon.evaluation.settings import KEYS, EngineSetting, cross_product, opened, parse_setting
 from antiphon.evaluation.sweep import speed
 from antiphon.evaluation.sweep.divergence import compared_tokens, divergence, kl_rows, reference_rows
 from antiphon.evaluation.sweep.report import sweep_report
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"kv_bytes": 16 << 20}
 
 
 def test_every_combination_in_order() -> None:
-    found = cross_product(Setting({"quantize": "q4"}), ["kv=fp16,int8", "repack=on,off"])
+    found = cross_product(EngineSetting({"quantize": "q4"}), ["kv=fp16,int8", "repack=on,off"])
     assert [str(setting) for setting in found] == [
         "quantize=q4 kv=fp16 repack=on", "quantize=q4 kv=fp16 repack=off",
         "quantize=q4 kv=int8 repack=on", "quantize=q4 kv=int8 repack=off",
@@ -56,7 +56,7 @@ def test_every_combination_in_order() -> None:
 )
 def test_sweeps_that_cannot_be(parts: list[str], message: str) -> None:
     with pytest.raises(InvalidRequestError) as error:
-        cross_product(Setting({}), parts)
+        cross_product(EngineSetting({}), parts)
     assert message in str(error.value)
 
 
@@ -88,8 +88,8 @@ def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def load(tiny_llama: Path) -> Callable[[Setting], LoadedModel]:
-    def loaded(setting: Setting) -> LoadedModel:
+def load(tiny_llama: Path) -> Callable[[EngineSetting], LoadedModel]:
+    def loaded(setting: EngineSetting) -> LoadedModel:
         config = setting.config()
         options = WeightOptions(config.get("repack", True), config.get("quantize"))
         return load_model(str(tiny_llama), options=options, device="cpu")
@@ -97,14 +97,16 @@ def load(tiny_llama: Path) -> Callable[[Setting], LoadedModel]:
     return loaded
 
 
-def test_distributions_are_those_of_transformers(load: Callable[[Setting], LoadedModel], tiny_llama: Path) -> None:
+def test_distributions_are_those_of_transformers(
+    load: Callable[[EngineSetting], LoadedModel], tiny_llama: Path
+) -> None:
     """Also of a prompt that is computed in several pieces, beside another request."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32).eval()
-    loaded = load(Setting({}))
+    loaded = load(EngineSetting({}))
     tokens = loaded.tokenizer.encode(TEXT)
-    with opened(loaded, Setting({"kv": "fp32"}), chunk_tokens=50, **SMALL) as subject:
+    with opened(loaded, EngineSetting({"kv": "fp32"}), chunk_tokens=50, **SMALL) as subject:
         with subject.engine.stream("hello"):
             rows = reference_rows(subject, tokens)
         answer = subject.engine.distributions(tokens, lambda start, rows: None)
@@ -117,14 +119,14 @@ def test_distributions_are_those_of_transformers(load: Callable[[Setting], Loade
     assert answer.prompt_logprobs == pytest.approx(own.tolist(), abs=1e-4)
 
 
-def test_coarser_caches_diverge(load: Callable[[Setting], LoadedModel]) -> None:
+def test_coarser_caches_diverge(load: Callable[[EngineSetting], LoadedModel]) -> None:
     """The divergence is that of the two tables of log-probabilities, by torch."""
-    loaded = load(Setting({}))
+    loaded = load(EngineSetting({}))
     tokens = loaded.tokenizer.encode(TEXT)
-    with opened(loaded, Setting({"kv": "fp32"}), **SMALL) as subject:
+    with opened(loaded, EngineSetting({"kv": "fp32"}), **SMALL) as subject:
         reference = reference_rows(subject, tokens)
         itself = divergence(subject, tokens, reference)
-    with opened(loaded, Setting({"kv": "bf16"}), **SMALL) as subject:
+    with opened(loaded, EngineSetting({"kv": "bf16"}), **SMALL) as subject:
         found, rows = divergence(subject, tokens, reference), reference_rows(subject, tokens)
     expected = torch.nn.functional.kl_div(rows.double(), reference.double(), reduction="none", log_target=True).sum(-1)
     assert found.nats == pytest.approx(expected.clamp(min=0).tolist(), abs=1e-9)
@@ -147,17 +149,17 @@ def test_pieces_differ_and_have_the_length() -> None:
     assert len({piece[0] for piece in found}) == 12
 
 
-def run_sweep(load: Callable[[Setting], LoadedModel], *parts: str) -> tuple[list[Measured], dict[str, Any]]:
+def run_sweep(load: Callable[[EngineSetting], LoadedModel], *parts: str) -> tuple[list[Measured], dict[str, Any]]:
     task = Perplexity(TaskOptions(context=64))
     objectives = Objectives.parse("ttft:60000,tpot:60000")
     sweep = Sweep(task, [TEXT], TEXT, load, objectives=objectives, options=SMALL)
-    settings = cross_product(Setting({}), parts)
+    settings = cross_product(EngineSetting({}), parts)
     rows = list(sweep.run(settings, lambda setting: lambda done, total: None))
     return rows, sweep_result("tiny", "a text", sweep, rows, {"context": 64}, len(settings))
 
 
 @pytest.mark.long("measures the speed of five settings")
-def test_a_sweep_and_its_page(load: Callable[[Setting], LoadedModel]) -> None:
+def test_a_sweep_and_its_page(load: Callable[[EngineSetting], LoadedModel]) -> None:
     rows, result = run_sweep(load, "quantize=none,q4", "kv=fp32,bf16,fp8")
     by_label = {row.label: row for row in rows}
     exact, bf16 = by_label["quantize=none kv=fp32"], by_label["quantize=none kv=bf16"]
@@ -177,23 +179,23 @@ def test_a_sweep_and_its_page(load: Callable[[Setting], LoadedModel]) -> None:
     assert "fp8 pages are not supported" in page.text and "quantize=q4 kv=bf16" in page.text
 
 
-def test_a_reference_that_fails_is_an_error(load: Callable[[Setting], LoadedModel]) -> None:
+def test_a_reference_that_fails_is_an_error(load: Callable[[EngineSetting], LoadedModel]) -> None:
     with pytest.raises(UnsupportedError, match="fp8 pages"):
         run_sweep(load, "kv=fp8,fp16")
 
 
-def test_weights_that_cannot_be_are_a_line(load: Callable[[Setting], LoadedModel]) -> None:
+def test_weights_that_cannot_be_are_a_line(load: Callable[[EngineSetting], LoadedModel]) -> None:
     rows, result = run_sweep(load, "quantize=none,fp8")
     assert rows[1].error is not None and "fp8 weights need" in rows[1].error
     assert "fp8 weights need" in sweep_table(result)
 
 
-def test_an_interrupted_sweep_keeps_what_it_has(load: Callable[[Setting], LoadedModel]) -> None:
+def test_an_interrupted_sweep_keeps_what_it_has(load: Callable[[EngineSetting], LoadedModel]) -> None:
     sweep = Sweep(Perplexity(TaskOptions(context=64)), [TEXT], TEXT, load, options=SMALL)
-    settings = cross_product(Setting({}), ["kv=fp32,bf16"])
+    settings = cross_product(EngineSetting({}), ["kv=fp32,bf16"])
     rows = []
 
-    def begin(setting: Setting) -> Callable[[int, int], None]:
+    def begin(setting: EngineSetting) -> Callable[[int, int], None]:
         def step(done: int, total: int) -> None:
             if rows and done:
                 raise KeyboardInterrupt

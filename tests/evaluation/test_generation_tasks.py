@@ -10,7 +10,7 @@ import pytest
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import ContextLengthError, MissingDependencyError
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.task import ItemResult, TaskOptions
 from antiphon.evaluation.tasks.generation import Accuracy, Generation, Prompted, Summarise, Translate
 from antiphon.runtime.loading.loading import load_model
@@ -68,7 +68,7 @@ def test_answers_are_those_of_the_engine(tiny_llama: Path, raw: bool) -> None:
     """Greedy, with the chat template unless the prompts are raw, and of the length that was asked for."""
     loaded = load_model(str(tiny_llama), device="cpu")
     items = [Prompted("1", "hello", ["x"]), Prompted("2", "the bells", ["y"])]
-    with opened(loaded, Setting({}), kv_bytes=16 << 20) as subject:
+    with opened(loaded, EngineSetting({}), kv_bytes=16 << 20) as subject:
         run = run_task(Accuracy(TaskOptions(max_tokens=6, raw=raw)), subject, items)
         prompts: list[Any] = [item.prompt if raw else [{"role": "user", "content": item.prompt}] for item in items]
         answers = subject.engine.generate(prompts, SamplingParams(max_tokens=6))
@@ -80,7 +80,7 @@ def test_a_prompt_that_is_too_long_is_named(tiny_llama: Path, tmp_path: Path) ->
     data = tmp_path / "items.jsonl"
     data.write_text('{"prompt": "hello", "reference": "x"}\n{"prompt": "%s", "reference": "x"}\n' % ("word " * 5000))
     task = Accuracy(TaskOptions(max_tokens=2))
-    with opened(load_model(str(tiny_llama), device="cpu"), Setting({}), kv_bytes=16 << 20) as subject:
+    with opened(load_model(str(tiny_llama), device="cpu"), EngineSetting({}), kv_bytes=16 << 20) as subject:
         with pytest.raises(ContextLengthError, match=r"items\.jsonl:2: prompt has [\d,]+ tokens"):
             run_task(task, subject, task.read(data))
         assert subject.engine.generate("hello", SamplingParams(max_tokens=1))  # nothing is left waiting

@@ -13,8 +13,8 @@ import torch
 
 from antiphon.errors import InvalidRequestError, MissingDependencyError
 from antiphon.evaluation.results import figures
-from antiphon.evaluation.run import Run, run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.run import TaskRun, run_task
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.tasks.registry import make_task, task_class
 from antiphon.runtime.loading.loading import load_model
@@ -89,7 +89,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def subject(model: Path) -> Iterator[Subject]:
     loaded = load_model(str(model), options=WeightOptions(repack=False), device="cpu")
-    with opened(loaded, Setting({"kv": "fp32", "repack": "off"}), kv_bytes=16 << 20) as subject:
+    with opened(loaded, EngineSetting({"kv": "fp32", "repack": "off"}), kv_bytes=16 << 20) as subject:
         yield subject
 
 
@@ -113,7 +113,7 @@ def reference(theirs: Any, tasks: Path, name: str) -> tuple[dict[str, float], li
     return found["results"][name], sorted(found["samples"][name], key=lambda sample: sample["doc_id"])
 
 
-def ours(subject: Subject, tasks: Path, name: str, limit: int | None = None) -> tuple[dict[str, float], Run]:
+def ours(subject: Subject, tasks: Path, name: str, limit: int | None = None) -> tuple[dict[str, float], TaskRun]:
     task = make_task(f"lm-eval:{name}")
     run = run_task(task, subject, task.read(tasks), limit)
     return {figure.metric.name: figure.value for figure in figures(task.metrics, run.items)}, run

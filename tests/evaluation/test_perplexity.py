@@ -12,8 +12,8 @@ import torch
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.results import figures
-from antiphon.evaluation.run import Run, run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.run import TaskRun, run_task
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.task import TaskOptions
 from antiphon.evaluation.tasks.perplexity import Perplexity, windows
@@ -21,7 +21,7 @@ from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.loading.weight_forms import WeightOptions
 from support.models.tiny_model import write_folder
 
-EXACT = Setting({"kv": "fp32", "repack": "off"})
+EXACT = EngineSetting({"kv": "fp32", "repack": "off"})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def transformers_nll(model: Any, tokens: list[int], context: int, stride: int) -
     return total, count
 
 
-def values(run: Run) -> dict[str, float]:
+def values(run: TaskRun) -> dict[str, float]:
     return {figure.metric.name: figure.value for figure in figures(Perplexity.metrics, run.items)}
 
 

@@ -12,7 +12,7 @@ import torch
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.results import figures
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.tasks.registry import make_task
 from antiphon.runtime.loading.loading import load_model
 from support.models.tiny_model import write_bert
@@ -92,7 +92,7 @@ def test_a_text_that_is_too_long_is_named(tmp_path: Path) -> None:
     task = make_task("retrieval")
     loaded = load_model(str(write_bert(tmp_path)), device="cpu")
     with (
-        opened(loaded, Setting({})) as subject,
+        opened(loaded, EngineSetting({})) as subject,
         pytest.raises(InvalidRequestError, match=r"data\.jsonl:2: a text has .* tokens; model 'bert' takes 32"),
     ):
         run_task(task, subject, task.read(data))
@@ -125,7 +125,7 @@ def test_it_is_what_sentence_transformers_evaluates(model_path: Any) -> None:
     )
     theirs = evaluator(SentenceTransformer(str(model_path("all-minilm-l6-v2")), device="cpu"))
     loaded = load_model("all-minilm-l6-v2", device="cpu")
-    with opened(loaded, Setting({})) as subject:
+    with opened(loaded, EngineSetting({})) as subject:
         run = run_task(task, subject, queries)
     found = {figure.metric.name: figure.value for figure in figures(task.metrics, run.items)}
     for name, key in (

@@ -16,7 +16,7 @@ from antiphon.audio.encode import encode
 from antiphon.errors import AudioError, InvalidRequestError
 from antiphon.evaluation.results import figures
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.task import TaskOptions
 from antiphon.evaluation.tasks.registry import make_task
 from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptionStats
@@ -152,7 +152,7 @@ def test_a_recording_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     data.write_text('{"audio": "good.wav", "text": "x"}\n{"audio": "bad.wav", "text": "x"}\n')
     task = make_task("wer")
     with (
-        opened(tiny_whisper(), Setting({}), kv_bytes=64 << 20) as subject,
+        opened(tiny_whisper(), EngineSetting({}), kv_bytes=64 << 20) as subject,
         pytest.raises(AudioError, match=r"data\.jsonl:2: "),
     ):
         run_task(task, subject, task.read(data))
@@ -167,7 +167,7 @@ def test_real_speech() -> None:
     clips = librivox_clips()
     task = make_task("wer")
     loaded = load_model("whisper-tiny.en", device="cpu")
-    with opened(loaded, Setting({}), kv_bytes=128 << 20) as subject:
+    with opened(loaded, EngineSetting({}), kv_bytes=128 << 20) as subject:
         items = [item for item in task.read(clips[0][0].parent) if item.path in {path for path, _ in clips}]
         run = run_task(task, subject, items)
     wanted = jiwer.wer([normalize(item.text) for item in items], [normalize(item.output or "") for item in run.items])

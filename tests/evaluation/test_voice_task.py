@@ -16,7 +16,7 @@ from antiphon.evaluation.metrics.opinion import WINDOW
 from antiphon.evaluation.results import figures
 from antiphon.evaluation.round_trip import sample_sentences
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.task import TaskOptions
 from antiphon.evaluation.tasks import voice
 from antiphon.evaluation.tasks.registry import make_task
@@ -147,7 +147,7 @@ def test_the_sample_is_read() -> None:
 def test_a_real_voice_is_understood() -> None:
     task = make_task("voice", TaskOptions(judge="whisper-base.en"))
     loaded = load_model("hibari-6m", device="cpu")
-    with opened(loaded, Setting({}), kv_bytes=1 << 20) as subject:
+    with opened(loaded, EngineSetting({}), kv_bytes=1 << 20) as subject:
         run = run_task(task, subject, task.read(None), limit=3)
     found = {figure.metric.name: figure.value for figure in figures(task.metrics, run.items)}
     assert len(run.items) == 3 and all(item.output for item in run.items)

@@ -22,7 +22,7 @@ DEFAULT_METRICS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureComparison:
     """One figure of both runs. `is_worse` only if it is chosen and worse by more than the tolerance.
 
     `interval` is the 95 % confidence interval of the ratio, where the runs have what it takes.
@@ -66,7 +66,7 @@ def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 def compare(
     before: dict[str, Any], after: dict[str, Any], tolerance: float, chosen: Sequence[str] = DEFAULT_METRICS
-) -> list[Row]:
+) -> list[FigureComparison]:
     """Every figure that both runs have."""
     unknown = [name for name in chosen if name not in METRICS]
     if unknown:
@@ -79,7 +79,7 @@ def compare(
             continue
         is_chosen = metric in chosen
         worse = other < one * (1 - tolerance) if metric in MORE_IS_BETTER else other > one * (1 + tolerance)
-        rows.append(Row(metric, one, other, is_chosen, is_chosen and worse, _interval(*series, metric)))
+        rows.append(FigureComparison(metric, one, other, is_chosen, is_chosen and worse, _interval(*series, metric)))
     return rows
 
 
@@ -106,7 +106,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def comparison_table(rows: Sequence[Row]) -> str:
+def comparison_table(rows: Sequence[FigureComparison]) -> str:
     """A table of all figures; those that are not chosen are marked as not judged."""
     has_intervals = any(row.interval for row in rows)
     lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}" + (f"{'95 %':>15}" if has_intervals else "")]
@@ -117,9 +117,9 @@ def comparison_table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def interval_text(row: Row) -> str:
+def interval_text(row: FigureComparison) -> str:
     return "" if row.interval is None else f"{row.interval[0]:.3f}–{row.interval[1]:.3f}"
 
 
-def verdict(row: Row) -> str:
+def verdict(row: FigureComparison) -> str:
     return "worse" if row.is_worse else "" if row.is_chosen else "(not judged)"

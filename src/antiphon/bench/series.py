@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import msgspec
 
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.percentiles import PERCENTILES
 
 #: Up to so many values are all kept.
@@ -120,7 +120,7 @@ def kept_ranks(count: int) -> list[int]:
     return sorted(kept)
 
 
-def latency_curves(whole: Sequence[RequestRecord]) -> dict[str, Curve]:
+def latency_curves(whole: Sequence[MeasuredRequest]) -> dict[str, Curve]:
     """By the names of the summary's latencies; one without values is left out."""
     seconds = {
         "ttft": [record.time_to_first_token for record in whole],
@@ -133,12 +133,12 @@ def latency_curves(whole: Sequence[RequestRecord]) -> dict[str, Curve]:
     return {name: found for name, found in made.items() if found is not None}
 
 
-def run_series(records: Sequence[RequestRecord]) -> Series:
+def run_series(records: Sequence[MeasuredRequest]) -> Series:
     """Latencies and tokens are those of whole answers, requests in flight are all."""
     return Series(latency_curves([record for record in records if record.error is None]), request_timeline(records))
 
 
-def request_timeline(records: Sequence[RequestRecord]) -> Timeline | None:
+def request_timeline(records: Sequence[MeasuredRequest]) -> Timeline | None:
     """From the first request sent to the last one ended; None if that is no time."""
     if not records:
         return None

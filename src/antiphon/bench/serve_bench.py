@@ -11,11 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient, TransferError
 from antiphon.bench.load.objectives import Objectives
 from antiphon.bench.load.openai_stream import Job
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.load.words import Counter, find_counter
 from antiphon.bench.load.workload import Workload
 from antiphon.bench.result_files import origin
@@ -36,7 +36,7 @@ def bench_serve(
     where: BenchTarget,
     workload: Workload,
     objectives: Objectives | None = None,
-    on_done: Callable[[RequestRecord], None] | None = None,
+    on_done: Callable[[MeasuredRequest], None] | None = None,
 ) -> dict[str, Any]:
     """The whole run, in an event loop of its own. A server that cannot answer at all is an error."""
     result: dict[str, Any] = run_loop(_bench(where, workload, objectives, on_done))
@@ -56,11 +56,11 @@ async def _bench(
     where: BenchTarget,
     workload: Workload,
     objectives: Objectives | None,
-    on_done: Callable[[RequestRecord], None] | None,
+    on_done: Callable[[MeasuredRequest], None] | None,
 ) -> dict[str, Any]:
     dataset = workload.read_dataset()
     client = HttpClient(where.base_url, where.api_key, where.timeout)
-    target = Target(client, workload.endpoint, where.model)
+    target = LoadTarget(client, workload.endpoint, where.model)
     try:
         refuses_ignore_eos = await _probe(target, workload)
         asked = replace(workload, ignore_eos=False) if refuses_ignore_eos else workload
@@ -93,7 +93,7 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-async def _probe(target: Target, workload: Workload) -> bool:
+async def _probe(target: LoadTarget, workload: Workload) -> bool:
     """Make one short request, to fail early with the server's message. True if it works only without `ignore_eos`."""
     fields: dict[str, Any] = {"temperature": workload.temperature}
     job = Job("Hello", 1, fields | ({"ignore_eos": True} if workload.ignore_eos else {}))
@@ -107,7 +107,7 @@ async def _probe(target: Target, workload: Workload) -> bool:
     raise AntiphonError(f"{target.client.name} does not answer ({record.error}): {record.message}")
 
 
-async def _counter(target: Target) -> Counter | None:
+async def _counter(target: LoadTarget) -> Counter | None:
     try:
         return await find_counter(target.client, target.model)
     except TransferError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.objectives import Objectives
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.percentiles import PERCENTILES, percentile
 
 NUM_BINS = 24
@@ -33,7 +33,7 @@ def histogram(ordered: Sequence[float]) -> list[int]:
     return counts
 
 
-def measures(record: RequestRecord) -> dict[str, float | None]:
+def measures(record: MeasuredRequest) -> dict[str, float | None]:
     """The measures that objectives apply to, in milliseconds."""
     per_token = record.time_per_output_token
     return {
@@ -90,7 +90,7 @@ def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[
     return figures
 
 
-def errors_by_kind(records: Sequence[RequestRecord]) -> dict[str, dict[str, Any]]:
+def errors_by_kind(records: Sequence[MeasuredRequest]) -> dict[str, dict[str, Any]]:
     """How many of each kind, and the first one's message."""
     kinds: dict[str, dict[str, Any]] = {}
     for record in records:

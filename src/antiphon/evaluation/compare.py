@@ -19,7 +19,7 @@ SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricComparison:
     """A metric of both results on the items that both have."""
 
     metric: Metric
@@ -39,7 +39,7 @@ class Comparison:
     labels: tuple[str, str]
     num_items: int
     num_left_out: int
-    rows: list[Row]
+    rows: list[MetricComparison]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +85,7 @@ def compare(
                 )
             continue
         test = paired_test(first, second, metric.statistic)
-        rows.append(Row(metric, metric.statistic(first), metric.statistic(second), test))
+        rows.append(MetricComparison(metric, metric.statistic(first), metric.statistic(second), test))
     return Comparison(labels, len(shared), len(ones) + len(others) - 2 * len(shared), rows)
 
 

@@ -12,8 +12,8 @@ from antiphon.bench.result_files import FORMAT, origin, read_json
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.metrics.statistics import bootstrap_interval
-from antiphon.evaluation.run import Run
-from antiphon.evaluation.task import ItemResult, Metric, Task, mean
+from antiphon.evaluation.run import TaskRun
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, mean
 
 KIND = "eval"
 #: An interval of fewer items would say nothing.
@@ -40,7 +40,7 @@ def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figu
 
 
 def result_of(
-    task: Task[Any], model: str, run: Run, settings: dict[str, str], data: str, options: dict[str, Any]
+    task: EvaluationTask[Any], model: str, run: TaskRun, settings: dict[str, str], data: str, options: dict[str, Any]
 ) -> dict[str, Any]:
     """What `--output` writes. `settings` are those of the engine, `options` those of the task."""
     return {

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Task
+from antiphon.evaluation.task import EvaluationTask, ItemResult
 
 #: Called with the number of items done and of all of them.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Run:
+class TaskRun:
     """The results of the items that were computed, of `total`: fewer if the run was interrupted."""
 
     items: list[ItemResult]
@@ -30,12 +30,12 @@ class Run:
 
 
 def run_task(
-    task: Task[Any],
+    task: EvaluationTask[Any],
     subject: Subject,
     items: list[Any],
     limit: int | None = None,
     on_progress: Progress = lambda done, total: None,
-) -> Run:
+) -> TaskRun:
     """Score the items that `task.read` gave. After Ctrl-C the result has the items that were done until then."""
     work = task.prepare(subject, items)[:limit]
     if not work:
@@ -51,4 +51,4 @@ def run_task(
     except KeyboardInterrupt:
         if not results:
             raise
-    return Run(results, len(work), time.monotonic() - started)
+    return TaskRun(results, len(work), time.monotonic() - started)

@@ -60,7 +60,7 @@ KEYS: dict[str, Key] = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class EngineSetting:
     """Values by key; a key that is absent has the engine's default."""
 
     values: Mapping[str, str]
@@ -68,7 +68,7 @@ class Setting:
     def __str__(self) -> str:
         return " ".join(f"{key}={value}" for key, value in self.values.items()) or "default"
 
-    def changed(self, values: Mapping[str, str]) -> Setting:
+    def changed(self, values: Mapping[str, str]) -> EngineSetting:
         return replace(self, values={**self.values, **values})
 
     def config(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def parse_setting(parts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def cross_product(base: Setting, parts: Sequence[str]) -> list[Setting]:
+def cross_product(base: EngineSetting, parts: Sequence[str]) -> list[EngineSetting]:
     """Every combination of the values given, in their order: the first has the first value of each."""
     keys: dict[str, list[str]] = {}
     for part in parts:
@@ -125,7 +125,7 @@ def cross_product(base: Setting, parts: Sequence[str]) -> list[Setting]:
 
 
 @contextmanager
-def opened(loaded: LoadedModel, setting: Setting, **options: Any) -> Iterator[Subject]:
+def opened(loaded: LoadedModel, setting: EngineSetting, **options: Any) -> Iterator[Subject]:
     """An engine with the model, loaded for this setting, closed at the end."""
     settings = {"max_waiting": max(1024, 2 * IN_FLIGHT), **setting.config(), **options}
     with Engine(loaded, device=loaded.device.name, **settings) as engine:

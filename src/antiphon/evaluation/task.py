@@ -104,7 +104,7 @@ class TaskOptions:
         return {name: value for name, value in asdict(self).items() if value and name != "offline"}
 
 
-class Task(ABC, Generic[Work]):
+class EvaluationTask(ABC, Generic[Work]):
     """A task. `Work` is what one item is once it is read; for perplexity it is a window of tokens.
 
     `read` is called before a model is loaded, so that errors in the data cost no time; `prepare` once there is one.

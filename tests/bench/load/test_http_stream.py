@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.bench.load.http_stream import HttpClient, TransferError, WholeAnswer
+from antiphon.bench.load.http_stream import CollectedAnswer, HttpClient, TransferError
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\na;x=1\r\n0123456789\r\n0\r\n\r\n"
 COUNTED = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nabc0123456789"
@@ -14,7 +14,7 @@ TO_THE_END = b"HTTP/1.0 200 OK\r\n\r\nabc0123456789"
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" + COUNTED
 
 
-def exchange(pieces: list[bytes], times: int = 1, timeout: float = 60.0) -> list[WholeAnswer]:
+def exchange(pieces: list[bytes], times: int = 1, timeout: float = 60.0) -> list[CollectedAnswer]:
     """What the client makes of an answer that is written in these pieces."""
     whole = b"".join(pieces)
     closes = not whole or whole.startswith(b"HTTP/1.0") or whole.endswith(b"!")
@@ -29,13 +29,13 @@ def exchange(pieces: list[bytes], times: int = 1, timeout: float = 60.0) -> list
                 break
         writer.close()
 
-    async def main() -> list[WholeAnswer]:
+    async def main() -> list[CollectedAnswer]:
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
         client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/", timeout=timeout)
         answers = []
         try:
             for _ in range(times):
-                answer = WholeAnswer()
+                answer = CollectedAnswer()
                 await client.request("POST", "/x", b"{}", answer)
                 answers.append(answer)
         finally:

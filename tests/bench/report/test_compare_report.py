@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.bench.compare import DEFAULT_METRICS, compare
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.report.compare_report import Comparison, compare_report
+from antiphon.bench.report.compare_report import RunComparison, compare_report
 from antiphon.bench.report.runs import file_labels
 from support.pages.bench_results import as_of_an_earlier_version, records, result
 from support.pages.report_page import ReportPage
@@ -23,7 +23,7 @@ FASTER = result(records(100, seed=2, slow=0.5))
 def report(*files: tuple[str, list[dict[str, Any]]]) -> ReportPage:
     first = files[0][1]
     comparisons = [
-        Comparison(label, compare(one, other, 0.05, DEFAULT_METRICS))
+        RunComparison(label, compare(one, other, 0.05, DEFAULT_METRICS))
         for label, runs in files[1:]
         for one, other in zip(first, runs, strict=True)
     ]

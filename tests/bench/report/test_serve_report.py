@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from antiphon.bench.load.arrivals import Arrivals
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.report.chart import BOTTOM
 from antiphon.bench.report.serve_report import serve_report
 from antiphon.bench.table import result_table
@@ -24,7 +24,7 @@ OVER_TIME = ["tokens", "in-flight"]
 NEAR = 5e-4
 
 
-def values(of: list[RequestRecord], name: str) -> list[float]:
+def values(of: list[MeasuredRequest], name: str) -> list[float]:
     if name == "itl":
         return [gap * 1e3 for record in of for gap in record.inter_token_gaps()]
     got = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", "e2e": "end_to_end"}[name]
@@ -144,9 +144,9 @@ def test_loads_far_apart_are_on_a_logarithmic_axis() -> None:
     assert "Completed requests against load" in page.text and "the load itself" not in page.text
 
 
-def failed(count: int) -> list[RequestRecord]:
+def failed(count: int) -> list[MeasuredRequest]:
     return [
-        RequestRecord(1.0 + place, 1.0 + place, 2.0 + place, error="http_429", message="too many")
+        MeasuredRequest(1.0 + place, 1.0 + place, 2.0 + place, error="http_429", message="too many")
         for place in range(count)
     ]
 

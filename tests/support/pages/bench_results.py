@@ -12,7 +12,7 @@ from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.lengths import Lengths
 from antiphon.bench.load.objectives import Objectives
 from antiphon.bench.load.openai_stream import Endpoint
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 from antiphon.bench.load.workload import Workload
 from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
@@ -20,7 +20,7 @@ from antiphon.bench.summary import summarize
 DRAFTS = ("drafted_tokens", "accepted_tokens")
 
 
-def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> list[RequestRecord]:
+def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> list[MeasuredRequest]:
     """Answers of so many tokens each, with a tail of slow ones."""
     source = random.Random(seed)
     made = []
@@ -31,7 +31,7 @@ def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> li
         for _ in range(tokens - 1):
             moment += slow * source.lognormvariate(-4, 0.9)
             times.append(moment)
-        record = RequestRecord(start, start, moment + 0.001, completion_tokens=tokens, prompt_tokens=20)
+        record = MeasuredRequest(start, start, moment + 0.001, completion_tokens=tokens, prompt_tokens=20)
         record.arrival_times = times
         record.arrival_chunks, record.arrival_characters = [1] * tokens, [4] * tokens
         made.append(record)
@@ -39,7 +39,7 @@ def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> li
 
 
 def result(
-    of: list[RequestRecord], arrivals: Arrivals | None = None, model: str = "a-model", url: str = "http://host:1"
+    of: list[MeasuredRequest], arrivals: Arrivals | None = None, model: str = "a-model", url: str = "http://host:1"
 ) -> dict[str, Any]:
     """As JSON gives it back."""
     load = arrivals or Arrivals(concurrency=4)

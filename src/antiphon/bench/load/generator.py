@@ -11,37 +11,37 @@ from dataclasses import dataclass
 from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job, perform
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 
 
 @dataclass(frozen=True)
 class LoadResult:
     """In the order of the jobs. `cpu_seconds` is the processor time of this process during the run."""
 
-    records: list[RequestRecord]
+    records: list[MeasuredRequest]
     seconds: float
     cpu_seconds: float
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     client: HttpClient
     endpoint: Endpoint
     model: str
 
-    async def perform(self, job: Job, due: float | None = None, keeps_text: bool = False) -> RequestRecord:
+    async def perform(self, job: Job, due: float | None = None, keeps_text: bool = False) -> MeasuredRequest:
         return await perform(self.client, self.endpoint, self.model, job, due, keeps_text)
 
 
 async def put_load(
-    target: Target,
+    target: LoadTarget,
     jobs: Sequence[Job],
     arrivals: Arrivals,
     seed: int = 0,
-    on_done: Callable[[RequestRecord], None] | None = None,
+    on_done: Callable[[MeasuredRequest], None] | None = None,
 ) -> LoadResult:
     """All jobs, to their ends."""
-    records: list[RequestRecord | None] = [None] * len(jobs)
+    records: list[MeasuredRequest | None] = [None] * len(jobs)
 
     async def one(number: int, due: float | None = None) -> None:
         record = await target.perform(jobs[number], due)

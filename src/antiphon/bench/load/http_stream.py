@@ -237,7 +237,7 @@ class HttpClient:
         self._idle.clear()
 
 
-class WholeAnswer:
+class CollectedAnswer:
     """A receiver that keeps everything."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from antiphon.bench.load.http_stream import HttpClient, TransferError
-from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.records import MeasuredRequest
 
 
 class Endpoint(StrEnum):
@@ -67,7 +67,7 @@ class Job:
 class StreamReader:
     """Fills a record from an answer's bytes; with `keeps_text`, also its text."""
 
-    def __init__(self, record: RequestRecord, keeps_text: bool = False) -> None:
+    def __init__(self, record: MeasuredRequest, keeps_text: bool = False) -> None:
         self.record = record
         self._keeps_text = keeps_text
         self._status = 0
@@ -163,11 +163,11 @@ def _message(content: bytes) -> str:
 
 async def perform(
     client: HttpClient, endpoint: Endpoint, model: str, job: Job, due: float | None = None, keeps_text: bool = False
-) -> RequestRecord:
+) -> MeasuredRequest:
     """Make one request and time it. Errors are in the record and are not raised."""
     content = job.body(endpoint, model)
     started = time.perf_counter()
-    record = RequestRecord(started, started if due is None else due)
+    record = MeasuredRequest(started, started if due is None else due)
     reader = StreamReader(record, keeps_text)
     try:
         await client.request("POST", endpoint.path, content, reader)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 
 @dataclass(slots=True)
-class RequestRecord:
+class MeasuredRequest:
     """Times are seconds of one clock. `error` is the kind of failure; a record without one is a whole answer.
 
     An arrival is one read of the connection that brought text: `arrival_chunks` chunks with `arrival_characters`

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from antiphon.bench.load.http_stream import HttpClient, WholeAnswer
+from antiphon.bench.load.http_stream import CollectedAnswer, HttpClient
 
 #: Most vocabularies have each of these, with a space before it, as one token.
 COMMON = (
@@ -43,7 +43,7 @@ async def find_counter(client: HttpClient, model: str) -> Counter | None:
     for body in bodies:
 
         async def count(text: str, body: Callable[[str], dict[str, object]] = body) -> int:
-            answer = WholeAnswer()
+            answer = CollectedAnswer()
             await client.request("POST", "/tokenize", msgspec.json.encode(body(text)), answer)
             return _num_tokens(answer)
 
@@ -52,7 +52,7 @@ async def find_counter(client: HttpClient, model: str) -> Counter | None:
     return None
 
 
-def _num_tokens(answer: WholeAnswer) -> int:
+def _num_tokens(answer: CollectedAnswer) -> int:
     if answer.status != 200:
         return 0
     try:

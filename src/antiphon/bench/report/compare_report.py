@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.bench.compare import MORE_IS_BETTER, Row, interval_text
+from antiphon.bench.compare import MORE_IS_BETTER, FigureComparison, interval_text
 from antiphon.bench.report import page
 from antiphon.bench.report.page import Cell
 from antiphon.bench.report.runs import groups_of
@@ -20,15 +20,15 @@ SURE = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """The rows of one later run against the first one, at one load."""
 
     label: str
-    rows: Sequence[Row]
+    rows: Sequence[FigureComparison]
 
 
 def compare_report(
-    files: Sequence[tuple[str, Sequence[dict[str, Any]]]], comparisons: Sequence[Comparison], tolerance: str
+    files: Sequence[tuple[str, Sequence[dict[str, Any]]]], comparisons: Sequence[RunComparison], tolerance: str
 ) -> str:
     """`files` are labelled; the first is what the others are compared with."""
     groups = groups_of(files)
@@ -51,14 +51,14 @@ def _subtitle(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> str:
     return " · ".join(part for part in (*models, *dict.fromkeys(dates)) if part)
 
 
-def _judgement(comparison: Comparison, tolerance: str) -> str:
+def _judgement(comparison: RunComparison, tolerance: str) -> str:
     worse = [row.metric for row in comparison.rows if row.is_worse]
     if worse:
         return f"worse by more than {tolerance}: {', '.join(worse)}."
     return f"no judged figure is worse by more than {tolerance}."
 
 
-def _ratios(comparison: Comparison) -> str:
+def _ratios(comparison: RunComparison) -> str:
     rows: list[list[str | Cell]] = []
     for row in comparison.rows:
         rows.append(
@@ -74,7 +74,7 @@ def _ratios(comparison: Comparison) -> str:
     return page.table(["figure", "before", "after", "ratio", "95 % interval", ""], rows, comparison.label)
 
 
-def _is_better(row: Row) -> bool:
+def _is_better(row: FigureComparison) -> bool:
     """Surely: the whole interval is below 1, or above for figures of which more is better."""
     if row.interval is None:
         return False

@@ -11,7 +11,7 @@ from antiphon.bench.engine.engine_series import StepSeries
 from antiphon.bench.engine.engine_table import engine_columns, engine_heading
 from antiphon.bench.report import page
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
-from antiphon.bench.report.page import Card
+from antiphon.bench.report.page import FigureCard
 from antiphon.bench.report.plots import Entry, NamedCurve, NamedTimeline, Plot, curve_plot, in_flight_plot, rate_plot
 from antiphon.bench.report.runs import number
 from antiphon.bench.report.scales import Scale, linear_scale, short
@@ -53,7 +53,7 @@ def engine_report(result: dict[str, Any]) -> str:
     )
 
 
-def _cards(figures: dict[str, Any]) -> list[Card]:
+def _cards(figures: dict[str, Any]) -> list[FigureCard]:
     names = {
         "output_tokens_per_second": ("Output tokens per second", ""), "prefill_tokens_per_second": (
             "Prompt tokens per second", " in steps with prompts"), "tokens_per_second": ("Tokens per second", ""),
@@ -61,7 +61,7 @@ def _cards(figures: dict[str, Any]) -> list[Card]:
         "device_ms": ("Computing of a step", " ms"),
     }  # fmt: skip
     return [
-        Card(label, short(value) + (unit if unit == " ms" else ""), unit.strip() if unit != " ms" else "")
+        FigureCard(label, short(value) + (unit if unit == " ms" else ""), unit.strip() if unit != " ms" else "")
         for key, (label, unit) in names.items()
         if (value := number(figures.get(key))) is not None
     ]

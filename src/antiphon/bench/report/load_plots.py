@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
 from antiphon.bench.report.plots import Entry, Plot
-from antiphon.bench.report.runs import LOADS, Group, Run
+from antiphon.bench.report.runs import LOADS, Group, ServeRun
 from antiphon.bench.report.scales import LOG_SPAN, Scale, latency_scale, linear_scale, short
 
 #: Loads that span more than this are on a logarithmic axis.
@@ -33,7 +33,7 @@ def load_plots(groups: Sequence[Group]) -> list[Plot]:
     [kind] = kinds
     has_goodput = any(run.goodput() is not None for group in groups for run in group.runs)
     done = _lines(groups, [("completed", lambda run: run.figure("requests_per_second"))], not has_goodput)
-    good = _lines(groups, [("goodput", Run.goodput)], has_goodput and len(groups) > 1)
+    good = _lines(groups, [("goodput", ServeRun.goodput)], has_goodput and len(groups) > 1)
     if len(groups) == 1:
         good = [_Line("goodput", 1, line.points) for line in good]
         requests = done + good
@@ -58,14 +58,14 @@ def _by_load(groups: Sequence[Group]) -> list[Group]:
 
 
 def _percentiles(groups: Sequence[Group], name: str) -> list[_Line]:
-    def part(percent: str) -> tuple[str, Callable[[Run], float | None]]:
+    def part(percent: str) -> tuple[str, Callable[[ServeRun], float | None]]:
         return percent, lambda run: run.latency(name, percent)
 
     return _lines(groups, [part("p50"), part("p99")], len(groups) > 1)
 
 
 def _lines(
-    groups: Sequence[Group], figures: Sequence[tuple[str, Callable[[Run], float | None]]], named: bool
+    groups: Sequence[Group], figures: Sequence[tuple[str, Callable[[ServeRun], float | None]]], named: bool
 ) -> list[_Line]:
     """A line for each group and figure that has a value; `named` by the group as well."""
     lines: list[_Line] = []

@@ -13,7 +13,7 @@ from antiphon.bench.report.style import style_hash, style_sheet
 
 
 @dataclass(frozen=True)
-class Card:
+class FigureCard:
     """One figure, large."""
 
     label: str
@@ -51,7 +51,7 @@ def section(title: str, *parts: str) -> str:
     return f"<section>\n<h2>{text_of(title)}</h2>\n{body}\n</section>" if body else ""
 
 
-def cards(shown: Sequence[Card]) -> str:
+def cards(shown: Sequence[FigureCard]) -> str:
     items = "".join(
         f"<li><span>{text_of(card.label)}</span><b>{text_of(card.value)}</b><span>{text_of(card.note)}</span></li>"
         for card in shown

@@ -15,7 +15,7 @@ LOADS = {"request_rate": "requests per second", "concurrency": "requests in flig
 
 
 @dataclass(frozen=True)
-class Run:
+class ServeRun:
     """One result of `bench serve`. `index` chooses the colour of its curves."""
 
     label: str
@@ -60,7 +60,7 @@ class Group:
     """The runs of one file."""
 
     label: str
-    runs: Sequence[Run]
+    runs: Sequence[ServeRun]
 
 
 def number(value: Any) -> float | None:
@@ -77,7 +77,7 @@ def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[Gro
         for result in results:
             load = result["workload"].get("arrivals", "")
             parts = [label] * (len(files) > 1) + [str(load)] * (len(results) > 1)
-            runs.append(Run(", ".join(parts) or label, result, series_of(result), index))
+            runs.append(ServeRun(", ".join(parts) or label, result, series_of(result), index))
             index += 1
         groups.append(Group(label, runs))
     return groups

@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.bench.report import page
 from antiphon.bench.report.load_plots import load_plots
-from antiphon.bench.report.page import Card
+from antiphon.bench.report.page import FigureCard
 from antiphon.bench.report.plots import (
     NamedCurve,
     NamedTimeline,
@@ -17,7 +17,7 @@ from antiphon.bench.report.plots import (
     in_flight_plot,
     rate_plot,
 )
-from antiphon.bench.report.runs import Group, Run, groups_of, number
+from antiphon.bench.report.runs import Group, ServeRun, groups_of, number
 from antiphon.bench.report.scales import short
 from antiphon.bench.table import LABELS, remarks
 from antiphon.counted import counted
@@ -66,26 +66,28 @@ def common_sections(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def _cards(run: Run) -> list[Card]:
+def _cards(run: ServeRun) -> list[FigureCard]:
     figures = run.figures
     shown = [
-        Card("Tokens per second", short(run.figure("output_tokens_per_second") or 0.0),
+        FigureCard("Tokens per second", short(run.figure("output_tokens_per_second") or 0.0),
              f"{short(run.figure('total_tokens_per_second') or 0.0)} with the input"),
-        Card("Requests", f"{int(figures.get('completed', 0)):,}",
+        FigureCard("Requests", f"{int(figures.get('completed', 0)):,}",
              f"done, {int(figures.get('failed', 0)):,} failed, in {short(run.figure('seconds') or 0.0)} s"),
     ]  # fmt: skip
     for name in ("ttft", "tpot", "e2e"):
         middle, high = run.latency(name, "p50"), run.latency(name, "p99")
         if middle is not None and high is not None:
-            shown.append(Card(f"{LABELS[name].capitalize()}", f"{short(middle)} ms", f"median; p99 {short(high)} ms"))
+            shown.append(
+                FigureCard(f"{LABELS[name].capitalize()}", f"{short(middle)} ms", f"median; p99 {short(high)} ms")
+            )
     goodput = run.goodput()
     if goodput is not None:
         share = number(figures["goodput"].get("share")) or 0.0
-        shown.append(Card("Goodput", f"{short(goodput)} req/s", f"{share:.1%} met the objectives"))
+        shown.append(FigureCard("Goodput", f"{short(goodput)} req/s", f"{share:.1%} met the objectives"))
     return shown
 
 
-def latency_plots(runs: Sequence[Run]) -> tuple[list[Plot], list[str]]:
+def latency_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
     """Distributions, and sentences about what is left out."""
     made, sentences = [], []
     lacking = [run.label for run in runs if not run.series.latency_ms and run.figure("completed")]
@@ -115,13 +117,13 @@ def _has_histogram(figures: Any) -> bool:
     return all(number(figures.get(name)) is not None for name in ("min", "max", "count"))
 
 
-def _objective(runs: Sequence[Run], name: str) -> float | None:
+def _objective(runs: Sequence[ServeRun], name: str) -> float | None:
     """The limit of a measure, if all runs have the same."""
     limits = {number(goodput["slo_ms"].get(name)) if (goodput := run.figures.get("goodput")) else None for run in runs}
     return limits.pop() if len(limits) == 1 else None
 
 
-def time_plots(runs: Sequence[Run]) -> tuple[list[Plot], list[str]]:
+def time_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
     lines = [
         NamedTimeline(run.label, run.index, run.series.timeline) for run in runs if run.series.timeline is not None
     ]
@@ -138,7 +140,7 @@ def time_plots(runs: Sequence[Run]) -> tuple[list[Plot], list[str]]:
     ], sentences
 
 
-def _figures_table(runs: Sequence[Run]) -> str:
+def _figures_table(runs: Sequence[ServeRun]) -> str:
     rows = [
         ("requests done", "completed", ",.0f"), ("requests failed", "failed", ",.0f"), ("seconds", "seconds", ",.1f"),
         ("requests per second", "requests_per_second", ",.2f"), ("input tokens", "input_tokens", ",.0f"),
@@ -156,7 +158,7 @@ def _figures_table(runs: Sequence[Run]) -> str:
     return page.table(["", *(run.label for run in runs)], made)
 
 
-def _latency_table(run: Run) -> str:
+def _latency_table(run: ServeRun) -> str:
     rows = [
         [label, *(_written(run.latency(name, column), ",.1f") for column in COLUMNS)]
         for name, label in LABELS.items()
@@ -169,7 +171,7 @@ def _written(value: float | None, form: str) -> str:
     return "–" if value is None else f"{value:{form}}"
 
 
-def _remarks(runs: Sequence[Run]) -> list[str]:
+def _remarks(runs: Sequence[ServeRun]) -> list[str]:
     texts = []
     for run in runs:
         found = [
@@ -180,7 +182,7 @@ def _remarks(runs: Sequence[Run]) -> list[str]:
     return texts
 
 
-def _settings(runs: Sequence[Run]) -> str:
+def _settings(runs: Sequence[ServeRun]) -> str:
     """What is equal in all runs is written once."""
     columns = [_described(run.result) for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))

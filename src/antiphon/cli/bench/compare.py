@@ -35,7 +35,7 @@ def compare(
     """Compare runs. Exits with code 1 if a checked metric got worse by more than the tolerance."""
     from antiphon.bench.compare import DEFAULT_METRICS, check_workloads, comparison_table, parse_tolerance
     from antiphon.bench.compare import compare as compare_results
-    from antiphon.bench.report.compare_report import Comparison, compare_report
+    from antiphon.bench.report.compare_report import RunComparison, compare_report
     from antiphon.bench.report.runs import file_labels
     from antiphon.bench.results import read_runs
 
@@ -50,7 +50,7 @@ def compare(
             if not any_workload:
                 check_workloads(one, other)
             name = f"{label}{load}"
-            comparisons.append(Comparison(name, compare_results(one, other, allowed, metric or DEFAULT_METRICS)))
+            comparisons.append(RunComparison(name, compare_results(one, other, allowed, metric or DEFAULT_METRICS)))
     for place, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
             print(f"{chr(10) * bool(place)}{comparison.label}")

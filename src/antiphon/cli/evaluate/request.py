@@ -13,8 +13,8 @@ from antiphon.cli.session import load
 from antiphon.errors import UnsupportedError
 from antiphon.evaluation.results import result_of
 from antiphon.evaluation.run import run_task
-from antiphon.evaluation.settings import Setting, opened, parse_setting
-from antiphon.evaluation.task import Task, TaskOptions
+from antiphon.evaluation.settings import EngineSetting, opened, parse_setting
+from antiphon.evaluation.task import EvaluationTask, TaskOptions
 from antiphon.evaluation.tasks.registry import TASKS, make_task, task_class
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.weights.catalog.model_tasks import KINDS, TASK_NAMES, catalog_task, check_catalog_task
@@ -25,11 +25,11 @@ class EvalRequest:
     """A model, a task with its items, and the engine's settings. What can be wrong with them is found here."""
 
     model: str
-    task: Task[Any]
+    task: EvaluationTask[Any]
     items: list[Any]
     data: str
     limit: int | None
-    setting: Setting
+    setting: EngineSetting
     device: str
     engine: dict[str, Any]
     offline: bool
@@ -50,19 +50,19 @@ class EvalRequest:
             wanted = make_task(task, options)
         _check_kind(model, wanted)
         items = wanted.read(data)
-        setting = Setting({key: str(value) for key, value in flags.items() if value is not None})
+        setting = EngineSetting({key: str(value) for key, value in flags.items() if value is not None})
         engine = {} if kv_megabytes is None else {"kv_bytes": kv_megabytes << 20}
         source = "the bundled sample" if data is None else str(data)
         return EvalRequest(model, wanted, items, source, limit, setting, device, engine, offline)
 
-    def load(self, setting: Setting) -> LoadedModel:
+    def load(self, setting: EngineSetting) -> LoadedModel:
         """The model with its weights in the form that the setting asks for."""
         config = setting.config()
         no_repack, quantize = not config.get("repack", True), config.get("quantize")
         task = self.task.model_task
         return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device)
 
-    def result(self, loaded: LoadedModel, setting: Setting) -> dict[str, Any]:
+    def result(self, loaded: LoadedModel, setting: EngineSetting) -> dict[str, Any]:
         """The task on the model with this setting."""
         progress = CountLine("item", str(setting) if setting.values else "")
         with opened(loaded, setting, **self.engine) as subject:
@@ -73,7 +73,7 @@ class EvalRequest:
         return result_of(self.task, loaded.name, run, dict(setting.values), self.data, self.task.options.as_json())
 
 
-def _check_kind(model: str, task: Task[Any]) -> None:
+def _check_kind(model: str, task: EvaluationTask[Any]) -> None:
     """Reject a model of the catalog that is of another kind than the task is for, before anything is read."""
     own = catalog_task(model)
     if own is not None and own != task.model_task:

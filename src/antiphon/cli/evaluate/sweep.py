@@ -12,7 +12,7 @@ from antiphon.cli.evaluate.request import EvalRequest
 from antiphon.cli.files import write_json, write_text
 from antiphon.evaluation.items import sample_text
 from antiphon.evaluation.run import Progress
-from antiphon.evaluation.settings import Setting, cross_product
+from antiphon.evaluation.settings import EngineSetting, cross_product
 from antiphon.evaluation.sweep.report import sweep_report
 from antiphon.evaluation.sweep.sweep import Measured, Sweep, sweep_result
 from antiphon.evaluation.sweep.table import sweep_table
@@ -30,7 +30,7 @@ def run_sweep(
     rows: list[Measured] = []
     progress = CountLine("item")
 
-    def begin(setting: Setting) -> Progress:
+    def begin(setting: EngineSetting) -> Progress:
         nonlocal progress
         progress.end()
         progress = CountLine("item", f"{setting} ({len(rows) + 1} of {len(settings)})")

@@ -10,7 +10,7 @@ from antiphon.bench.report import page
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
 from antiphon.bench.report.plots import Entry, Plot
 from antiphon.bench.report.scales import Scale, linear_scale, short
-from antiphon.evaluation.settings import Setting
+from antiphon.evaluation.settings import EngineSetting
 from antiphon.evaluation.sweep.table import Quality, cells, notes, qualities, shown_columns
 
 Row = dict[str, Any]
@@ -93,7 +93,7 @@ def sweep_report(result: dict[str, Any]) -> str:
 
 
 def _label(row: Row) -> str:
-    return str(Setting(row["setting"]))
+    return str(EngineSetting(row["setting"]))
 
 
 def _plot(name: str, title: str, x: Axis, y: Axis, rows: Sequence[tuple[int, Row]]) -> Plot | None:

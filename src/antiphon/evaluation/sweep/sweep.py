@@ -14,11 +14,11 @@ from antiphon.bench.result_files import origin
 from antiphon.errors import AntiphonError
 from antiphon.evaluation.results import figures, figures_json
 from antiphon.evaluation.run import Progress, run_task
-from antiphon.evaluation.settings import Setting, opened
+from antiphon.evaluation.settings import EngineSetting, opened
 from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.sweep.divergence import compared_tokens, divergence, reference_rows
 from antiphon.evaluation.sweep.speed import measure_speed
-from antiphon.evaluation.task import Task
+from antiphon.evaluation.task import EvaluationTask
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheKind, CacheLayout
 from antiphon.runtime.loading.config import PAGE_TYPES
@@ -51,7 +51,7 @@ class Measured:
 
     @property
     def label(self) -> str:
-        return str(Setting(self.setting))
+        return str(EngineSetting(self.setting))
 
 
 @dataclass
@@ -61,17 +61,19 @@ class Sweep:
     `text` is what divergence and speed are measured on.
     """
 
-    task: Task[Any]
+    task: EvaluationTask[Any]
     items: list[Any]
     text: str
-    load: Callable[[Setting], LoadedModel]
+    load: Callable[[EngineSetting], LoadedModel]
     limit: int | None = None
     objectives: Objectives | None = None
     options: dict[str, Any] | None = None
     _reference: Tensor | None = None
     _has_first: bool = False
 
-    def run(self, settings: Sequence[Setting], on_progress: Callable[[Setting], Progress]) -> Iterator[Measured]:
+    def run(
+        self, settings: Sequence[EngineSetting], on_progress: Callable[[EngineSetting], Progress]
+    ) -> Iterator[Measured]:
         """The settings in an order in which each form of the weights is loaded once; the first of them is first.
 
         A setting that the model or the device does not support has an error and no figures; but the first is the
@@ -97,7 +99,7 @@ class Sweep:
             del loaded
             return_memory()  # before the next form of the weights is loaded
 
-    def _measure(self, loaded: LoadedModel, setting: Setting, on_progress: Progress) -> Measured:
+    def _measure(self, loaded: LoadedModel, setting: EngineSetting, on_progress: Progress) -> Measured:
         with opened(loaded, setting, **(self.options or {})) as subject:
             run = run_task(self.task, subject, self.items, self.limit, on_progress)
             if not run.is_complete:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.counted import counted
-from antiphon.evaluation.settings import Setting
+from antiphon.evaluation.settings import EngineSetting
 
 
 @dataclass(frozen=True)
-class Column:
+class SweepColumn:
     heading: str
     value: Callable[[dict[str, Any]], float | None]
     form: str
@@ -25,15 +25,15 @@ def _of(name: str, factor: float = 1.0) -> Callable[[dict[str, Any]], float | No
 
 
 COLUMNS = (
-    Column("KL nats", _of("kl_divergence"), "{:.2g}"),
-    Column("same top", _of("same_top_token", 100), "{:.1f} %"),
-    Column("TTFT ms", _of("time_to_first_token_ms"), "{:,.1f}"),
-    Column("ms/token", _of("time_per_token_ms"), "{:,.2f}"),
-    Column("tokens/s", _of("tokens_per_second"), "{:,.1f}"),
-    Column("goodput/s", _of("goodput"), "{:,.2f}"),
-    Column("task s", _of("seconds"), "{:,.1f}"),
-    Column("weights MB", _of("weights_bytes", 1e-6), "{:,.1f}"),
-    Column("KV B/token", _of("kv_bytes_per_token"), "{:,.0f}"),
+    SweepColumn("KL nats", _of("kl_divergence"), "{:.2g}"),
+    SweepColumn("same top", _of("same_top_token", 100), "{:.1f} %"),
+    SweepColumn("TTFT ms", _of("time_to_first_token_ms"), "{:,.1f}"),
+    SweepColumn("ms/token", _of("time_per_token_ms"), "{:,.2f}"),
+    SweepColumn("tokens/s", _of("tokens_per_second"), "{:,.1f}"),
+    SweepColumn("goodput/s", _of("goodput"), "{:,.2f}"),
+    SweepColumn("task s", _of("seconds"), "{:,.1f}"),
+    SweepColumn("weights MB", _of("weights_bytes", 1e-6), "{:,.1f}"),
+    SweepColumn("KV B/token", _of("kv_bytes_per_token"), "{:,.0f}"),
 )
 
 
@@ -64,9 +64,11 @@ def qualities(result: dict[str, Any]) -> list[Quality]:
     ]
 
 
-def shown_columns(result: dict[str, Any]) -> list[Column]:
+def shown_columns(result: dict[str, Any]) -> list[SweepColumn]:
     """The metrics of the task, and what else some setting has a figure for."""
-    quality = [Column(one.name, one.value, "{:.2f} %" if one.unit == "%" else "{:.4g}") for one in qualities(result)]
+    quality = [
+        SweepColumn(one.name, one.value, "{:.2f} %" if one.unit == "%" else "{:.4g}") for one in qualities(result)
+    ]
     return quality + [column for column in COLUMNS if any(column.value(row) is not None for row in result["settings"])]
 
 
@@ -74,14 +76,14 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def cells(row: dict[str, Any], columns: list[Column]) -> list[str]:
+def cells(row: dict[str, Any], columns: list[SweepColumn]) -> list[str]:
     values = [(column, column.value(row)) for column in columns]
     return ["–" if value is None else column.form.format(value) for column, value in values]
 
 
 def sweep_table(result: dict[str, Any]) -> str:
     columns, rows = shown_columns(result), result["settings"]
-    labels = [str(Setting(row["setting"])) for row in rows]
+    labels = [str(EngineSetting(row["setting"])) for row in rows]
     width = max([len("setting"), *map(len, labels)])
     lines = [f"{result['model']}, {result['task']}: {counted(len(rows), 'setting')} on {result['data']}", ""]
     lines.append(f"{'setting':{width}}" + "".join(f"{column.heading:>{_width(column)}}" for column in columns))
@@ -94,7 +96,7 @@ def sweep_table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *notes(result)])
 
 
-def _width(column: Column) -> int:
+def _width(column: SweepColumn) -> int:
     return max(11, len(column.heading) + 2)
 
 
@@ -102,7 +104,7 @@ def notes(result: dict[str, Any]) -> list[str]:
     """What a reader of the figures should know."""
     found = []
     if result["divergence_positions"]:
-        first = str(Setting(result["settings"][0]["setting"]))
+        first = str(EngineSetting(result["settings"][0]["setting"]))
         found.append(
             f"KL: divergence of the next-token distribution from that of {first}, the mean over "
             f"{counted(result['divergence_positions'], 'position')}, exact over the vocabulary"

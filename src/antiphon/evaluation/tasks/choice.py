@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.evaluation.items import Line
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Task
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric
 
 
 @dataclass(frozen=True)
-class Question:
+class ChoiceQuestion:
     """`place` is where it comes from, for errors."""
 
     id: str
@@ -22,7 +22,7 @@ class Question:
     place: str = ""
 
 
-class Choice(Task[Question]):
+class Choice(EvaluationTask[ChoiceQuestion]):
     """A choice follows the question after a space. The chosen one has the highest sum of log-probabilities.
 
     Per byte, the sum is divided by the choice's length, so that long choices are not at a disadvantage.
@@ -37,7 +37,7 @@ class Choice(Task[Question]):
     sample = "choice.jsonl"
     fields = "question, choices (a list of texts) and answer (the right one, or its place counted from 0)"
 
-    def item(self, line: Line) -> Question:
+    def item(self, line: Line) -> ChoiceQuestion:
         choices = line.texts("choices")
         if len(choices) < 2:
             raise line.error(f"'choices' has {len(choices)} text; it must have 2 or more")
@@ -54,9 +54,9 @@ class Choice(Task[Question]):
         text = line.text("question").rstrip()
         if not text:
             raise line.error("'question' is empty")
-        return Question(line.id, text, choices, answer, line.place)
+        return ChoiceQuestion(line.id, text, choices, answer, line.place)
 
-    def evaluate(self, subject: Subject, work: Sequence[Question]) -> Iterator[ItemResult]:
+    def evaluate(self, subject: Subject, work: Sequence[ChoiceQuestion]) -> Iterator[ItemResult]:
         tokenizer = subject.loaded.tokenizer
         contexts = [len(tokenizer.encode(question.text)) for question in work]
         prompts = (tokenizer.encode(f"{question.text} {choice}") for question in work for choice in question.choices)
@@ -71,7 +71,7 @@ class Choice(Task[Question]):
             yield scored(question, sums)
 
 
-def scored(question: Question, sums: Sequence[float]) -> ItemResult:
+def scored(question: ChoiceQuestion, sums: Sequence[float]) -> ItemResult:
     """The result of a question, given the log-likelihood of each choice."""
     per_byte = [total / len(choice.encode()) for total, choice in zip(sums, question.choices, strict=True)]
     chosen, chosen_per_byte = (values.index(max(values)) for values in (list(sums), per_byte))

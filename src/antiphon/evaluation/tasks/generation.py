@@ -16,7 +16,7 @@ from antiphon.evaluation.items import Line
 from antiphon.evaluation.metrics import text as text_metrics
 from antiphon.evaluation.metrics.statistics import Statistic
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Rows, Task, Value
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, Value
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
@@ -31,7 +31,7 @@ class Prompted:
     place: str = ""
 
 
-class Generation(Task[Prompted]):
+class Generation(EvaluationTask[Prompted]):
     """Each prompt is answered and compared with its references."""
 
     max_tokens: ClassVar[int]

@@ -11,7 +11,7 @@ from antiphon.counted import counted
 from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Rows, Task, TaskOptions, Value, mean
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, TaskOptions, Value, mean
 
 PREFIX = "lm-eval:"
 #: lm-eval's aggregations of numbers. Others (BLEU, chrF) take texts, which cannot be drawn again from numbers.
@@ -24,7 +24,7 @@ SHOWN = 5
 SHARES = ("acc", "exact_match")
 
 
-class LmEval(Task[int]):
+class LmEval(EvaluationTask[int]):
     """Work is the number of a document. Prompts, few-shot examples, filters and scores are lm-eval's own."""
 
     name = f"{PREFIX}NAME"

@@ -15,13 +15,13 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.items import read_text, sample_text
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Rows, Task, ratio
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, ratio
 
 DEFAULT_CONTEXT = 1024
 
 
 @dataclass(frozen=True)
-class Window:
+class ScoredWindow:
     """Tokens, of which the last `num_scored` are scored. The first token of a window has nothing before it."""
 
     start: int
@@ -29,7 +29,7 @@ class Window:
     num_scored: int
 
 
-def windows(tokens: Sequence[int], context: int, stride: int) -> list[Window]:
+def windows(tokens: Sequence[int], context: int, stride: int) -> list[ScoredWindow]:
     """Every token but the first is scored once, in the first window that reaches it.
 
     If the stride is the context, windows do not overlap, and the first token of each is not scored.
@@ -39,7 +39,7 @@ def windows(tokens: Sequence[int], context: int, stride: int) -> list[Window]:
         end = min(start + context, len(tokens))
         num_scored = end - max(done, start + 1)
         if num_scored > 0:
-            found.append(Window(start, list(tokens[start:end]), num_scored))
+            found.append(ScoredWindow(start, list(tokens[start:end]), num_scored))
         done = end
         if end == len(tokens):
             break
@@ -61,7 +61,7 @@ def total(rows: Rows) -> float:
     return float(rows.sum())
 
 
-class Perplexity(Task[Window]):
+class Perplexity(EvaluationTask[ScoredWindow]):
     """Of a text, which a model sees in windows. Bits per byte can be compared between tokenizers, perplexity cannot."""
 
     name = "perplexity"
@@ -80,7 +80,7 @@ class Perplexity(Task[Window]):
             raise InvalidRequestError(f"{data} has no text")
         return [text]
 
-    def prepare(self, subject: Subject, items: list[str]) -> list[Window]:
+    def prepare(self, subject: Subject, items: list[str]) -> list[ScoredWindow]:
         context, stride = self.sizes(subject)
         tokens = subject.loaded.tokenizer.encode(items[0], parse_special=False)
         if len(tokens) < 2:
@@ -103,7 +103,7 @@ class Perplexity(Task[Window]):
             raise InvalidRequestError(f"the stride is {stride:,}; it must be 1 to {context:,}, the context")
         return context, stride
 
-    def evaluate(self, subject: Subject, work: Sequence[Window]) -> Iterator[ItemResult]:
+    def evaluate(self, subject: Subject, work: Sequence[ScoredWindow]) -> Iterator[ItemResult]:
         tokenizer = subject.loaded.tokenizer
         params = SamplingParams(max_tokens=1, prompt_logprobs=True, ignore_eos=True)
         answers = subject.generate((window.tokens for window in work), params)

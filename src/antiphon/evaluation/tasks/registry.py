@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
-from antiphon.evaluation.task import Task, TaskOptions
+from antiphon.evaluation.task import EvaluationTask, TaskOptions
 
 #: Where each task is: a module of this package and a class.
 TASKS = {
@@ -19,13 +19,13 @@ TASKS = {
     "wer": "transcription:WordErrorRate",
     "cer": "transcription:CharacterErrorRate",
     "retrieval": "retrieval:Retrieval",
-    "voice": "voice:Voice",
+    "voice": "voice:VoiceRoundTrip",
     "lm-eval:NAME": "lm_eval:LmEval",
 }
 LM_EVAL = "lm-eval:"
 
 
-def task_class(name: str) -> type[Task[Any]]:
+def task_class(name: str) -> type[EvaluationTask[Any]]:
     """The task of that name; an unknown one is rejected with the names there are."""
     name = f"{LM_EVAL}NAME" if name.startswith(LM_EVAL) else name
     if name not in TASKS:
@@ -36,6 +36,6 @@ def task_class(name: str) -> type[Task[Any]]:
     return getattr(import_module(f"antiphon.evaluation.tasks.{module}"), kind)
 
 
-def make_task(name: str, options: TaskOptions | None = None) -> Task[Any]:
+def make_task(name: str, options: TaskOptions | None = None) -> EvaluationTask[Any]:
     kind: Any = task_class(name)
     return kind(options, name) if name.startswith(LM_EVAL) else kind(options)

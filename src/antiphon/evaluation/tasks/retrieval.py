@@ -12,7 +12,7 @@ from antiphon.errors import InvalidRequestError, TooManyTokensError
 from antiphon.evaluation.items import Line
 from antiphon.evaluation.metrics.retrieval import ndcg, recall, reciprocal_rank
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Task, Value
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Value
 
 #: Texts of one call: the engine computes them together.
 BATCH = 128
@@ -31,7 +31,7 @@ class Query:
     source: str
 
 
-class Retrieval(Task[Query]):
+class Retrieval(EvaluationTask[Query]):
     """The documents of all queries, positive and negative, are ranked for each query; only its own positives count."""
 
     name = "retrieval"

@@ -15,7 +15,7 @@ from antiphon.evaluation.metrics.speech import Alignment, align_characters, alig
 from antiphon.evaluation.metrics.statistics import ratio_of_sums
 from antiphon.evaluation.parallel import in_order
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Task, TaskOptions, Value
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, TaskOptions, Value
 from antiphon.runtime.calls.transcript import Transcript
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.transcription.sound_source import SoundSource
@@ -27,7 +27,7 @@ KINDS = ("substitutions", "deletions", "insertions")
 
 
 @dataclass(frozen=True)
-class Recording:
+class ReferenceRecording:
     """`language` is a code, or None if it is to be detected. Errors name the `source`."""
 
     id: str
@@ -53,7 +53,7 @@ def counts(alignment: Alignment, unit: str) -> dict[str, Value]:
     return {unit: alignment.length, f"errors_in_{unit}": alignment.errors, **kinds}
 
 
-class Transcription(Task[Recording]):
+class TranscriptionTask(EvaluationTask[ReferenceRecording]):
     """Both texts are normalised as Whisper's authors do it, by the rules of the recording's language."""
 
     model_task = "transcribe"
@@ -67,15 +67,17 @@ class Transcription(Task[Recording]):
         super().__init__(options)
         type(self).align(normalizer()("a"), "a")  # a package that is missing is an error before anything is loaded
 
-    def read(self, data: Path | None) -> list[Recording]:
+    def read(self, data: Path | None) -> list[ReferenceRecording]:
         return self.folder(data) if data is not None and data.is_dir() else super().read(data)
 
-    def item(self, line: Line) -> Recording:
+    def item(self, line: Line) -> ReferenceRecording:
         language = line.text("language") if line.has("language") else self.options.language
         where = f"{line.source}:{line.number}"
-        return Recording(line.id, line.path("audio", "file", "path"), line.text("text", "reference"), language, where)
+        return ReferenceRecording(
+            line.id, line.path("audio", "file", "path"), line.text("text", "reference"), language, where
+        )
 
-    def folder(self, folder: Path) -> list[Recording]:
+    def folder(self, folder: Path) -> list[ReferenceRecording]:
         """Every recording of a folder, with its text from the file of the same name that ends in .txt."""
         paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
         if not paths:
@@ -85,11 +87,11 @@ class Transcription(Task[Recording]):
             text = path.with_suffix(".txt")
             if not text.is_file():
                 raise InvalidRequestError(f"{path} has no text beside it: there is no file {text.name}")
-            found.append(Recording(path.name, path, read_text(text).strip(), self.options.language, str(path)))
+            found.append(ReferenceRecording(path.name, path, read_text(text).strip(), self.options.language, str(path)))
         return found
 
-    def evaluate(self, subject: Subject, work: Sequence[Recording]) -> Iterator[ItemResult]:
-        def scored(item: Recording, stopped: Event) -> ItemResult:
+    def evaluate(self, subject: Subject, work: Sequence[ReferenceRecording]) -> Iterator[ItemResult]:
+        def scored(item: ReferenceRecording, stopped: Event) -> ItemResult:
             try:
                 heard = transcribed(subject.engine, item.path, subject.name, item.language, stopped)
             except (AudioError, InvalidRequestError) as error:
@@ -101,7 +103,7 @@ class Transcription(Task[Recording]):
         return in_order(scored, work)
 
 
-class WordErrorRate(Transcription):
+class WordErrorRate(TranscriptionTask):
     name = "wer"
     summary = "word error rate of transcripts"
     unit = "words"
@@ -109,7 +111,7 @@ class WordErrorRate(Transcription):
     metrics = rates("WER", "words")
 
 
-class CharacterErrorRate(Transcription):
+class CharacterErrorRate(TranscriptionTask):
     name = "cer"
     summary = "character error rate of transcripts"
     unit = "characters"

@@ -17,7 +17,7 @@ from antiphon.evaluation.metrics.speech import align_words, normalizer
 from antiphon.evaluation.parallel import in_order
 from antiphon.evaluation.round_trip import DEFAULT_JUDGE, SAMPLE, Floats, heard, resampled
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import ItemResult, Metric, Task, TaskOptions, Value
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, TaskOptions, Value
 from antiphon.evaluation.tasks.transcription import rate
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import load_model
@@ -37,7 +37,7 @@ class Sentence:
     source: str
 
 
-class Voice(Task[Sentence]):
+class VoiceRoundTrip(EvaluationTask[Sentence]):
     """Error rates of the judge's transcripts, and where DNSMOS is installed, opinions of the sound from 1 to 5."""
 
     name = "voice"
