@@ -3,8 +3,10 @@
     python deploy/page_vendor.py            fetch what `page_vendor.json` names, and check every hash
     python deploy/page_vendor.py --update   the same, but record new hashes after a change of version there
 
-Needs `npm`. `page_vendor.json` has, for each package, its version, the integrity hash of its archive, and the files
-that are taken from it with the SHA-256 of each as it is written: imports by name become imports by path.
+Needs `npm`. `page_vendor.json` has, for each package, its version, its licence, the integrity hash of its archive, and
+the files that are taken from it with the SHA-256 of each as it is written. Imports by name become imports by path, and
+a file with a `global` sets it on `globalThis`: a script that declares it with `var` is then both a script to inline and
+a module to import for its effect. To update a package, change its version there and run with --update.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ def main() -> None:
             archive = fetched(name, package["version"], Path(folder))
             integrity = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
             _check(package, "integrity", integrity, f"the archive of {name}", is_update)
+            _check(package, "licence", json.loads(member(archive, "package.json"))["license"], name, is_update)
             for target, entry in package["files"].items():
-                data = rewritten(member(archive, entry["from"]), modules)
+                data = rewritten(member(archive, entry["from"]), modules, entry.get("global"))
                 _check(entry, "sha256", hashlib.sha256(data).hexdigest(), target, is_update)
                 written[FOLDER / target] = data
     for path, data in written.items():
@@ -68,13 +71,14 @@ def member(archive: Path, name: str) -> bytes:
         return stream.read()
 
 
-def rewritten(data: bytes, modules: dict[str, str]) -> bytes:
-    """Imports by name as imports by path, and no reference to a source map."""
+def rewritten(data: bytes, modules: dict[str, str], variable: str | None) -> bytes:
+    """Return a file with imports by path, its variable as a global one, and no reference to a source map."""
 
     def path(found: re.Match[bytes]) -> bytes:
         return found[1] + b'"' + modules[found[3].decode()].encode() + b'"'
 
-    return SOURCE_MAP.sub(b"\n", IMPORT.sub(path, data))
+    data = SOURCE_MAP.sub(b"\n", IMPORT.sub(path, data))
+    return data if variable is None else data.rstrip() + f"\nglobalThis.{variable} = {variable};\n".encode()
 
 
 def _check(entry: dict[str, Any], field: str, actual: str, what: str, is_update: bool) -> None:

@@ -185,4 +185,18 @@ def test_libraries_are_those_of_the_lock_file() -> None:
     assert found == recorded
     for package in lock.values():
         assert re.fullmatch(r"\d+\.\d+\.\d+", package["version"]) and package["integrity"].startswith("sha512-")
-        assert any(name.startswith("licences/") for name in package["files"])
+        assert package["licence"] and any(name.startswith("licences/") for name in package["files"])
+        assert all(entry["from"] for entry in package["files"].values())
+
+
+def test_libraries_are_minified() -> None:
+    for path in (*VENDOR.glob("*.js"), *VENDOR.glob("*.css")):
+        text = path.read_text(encoding="utf-8")
+        assert len(text) / len(text.splitlines()) > 500, f"{path.name} has {len(text.splitlines()):,} lines"
+
+
+def test_the_library_of_plots_can_be_inlined() -> None:
+    """uPlot must be one script without imports and exports, which a file can hold inside of `<script>`."""
+    text = (VENDOR / "uplot.js").read_text(encoding="utf-8")
+    assert text.endswith("globalThis.uPlot = uPlot;\n")
+    assert "</script" not in text and not re.search(r"^(?:import|export)\b", text, re.MULTILINE)

@@ -1,6 +1,8 @@
 // Markdown as safe HTML, block by block, so that a text that grows is parsed at its end only.
 import { Marked } from "../vendor/marked.js";
-import DOMPurify from "../vendor/purify.js";
+import "../vendor/purify.js";
+
+const { DOMPurify } = globalThis;
 
 const TAGS =
   "a b blockquote br code del em h3 hr i kbd li mark ol p pre s strong sub sup table tbody td th thead tr u ul".split(" ");

@@ -1,10 +1,12 @@
 // Live plots of the last two minutes.
-import uPlot from "../../vendor/uplot.js";
+import "../../vendor/uplot.js";
 import { NumberField } from "../../components/fields.js";
 import { setting } from "../../lib/settings.js";
 import { html, signal, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
 import { colours } from "./colours.js";
 import { known, now } from "./feed.js";
+
+const { uPlot } = globalThis;
 
 const REFRESH = 500;
 const HEIGHT = 150;
