@@ -152,7 +152,7 @@ def test_a_preempted_request_finds_its_own_blocks_again() -> None:
     assert computed[True] < computed[False]
 
 
-def test_the_latest_is_preempted_first_and_keeps_its_place_in_line() -> None:
+def test_the_latest_is_preempted_first_and_keeps_its_position_in_line() -> None:
     setup = ModelSetup((GroupSpec("full", 256),), 4, prefix_caching=False)
     world, _ = world_of(setup, num_slabs=8)
     requests = [world.add("m", prompt_of(20, index), 40) for index in range(4)]

@@ -22,18 +22,18 @@ LENGTH = 24
 
 
 class CountingGrammar:
-    """The token of place i has remainder i when divided by 7: a mask that is right for one place only."""
+    """The token at position i has remainder i when divided by 7: a mask that is right for one position only."""
 
     def __init__(self) -> None:
-        self.place = 0
+        self.position = 0
 
     def advance(self, token: int) -> None:
-        assert token % 7 == self.place % 7, f"token {token} at place {self.place}"
-        self.place += 1
+        assert token % 7 == self.position % 7, f"token {token} at position {self.position}"
+        self.position += 1
 
     def mask(self) -> np.ndarray:
-        assert self.place < LENGTH, "a request that has ended asks for a mask"
-        allowed = np.arange(VOCABULARY) % 7 == self.place % 7
+        assert self.position < LENGTH, "a request that has ended asks for a mask"
+        allowed = np.arange(VOCABULARY) % 7 == self.position % 7
         return np.packbits(allowed, bitorder="little")
 
 

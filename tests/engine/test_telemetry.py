@@ -89,7 +89,7 @@ def test_the_trace_is_json_with_phases_that_nest(tmp_path: Path, depth: int) -> 
             assert event["ts"] >= whole["ts"] - 0.2
             if depth == 1:  # a step that overran the end of a request ends after it
                 assert event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 0.2
-    assert "queued" in [event["name"] for event in lanes[requests[4].id]], "it waited for a place"
+    assert "queued" in [event["name"] for event in lanes[requests[4].id]], "it waited for a row"
     steps = sorted((event for event in lanes["chat"] if event["name"] == "step"), key=lambda event: event["ts"])
     for earlier, later in pairwise(steps):
         assert earlier["ts"] + earlier["dur"] <= later["ts"] + 0.2, "steps of a model do not overlap"

@@ -24,12 +24,12 @@ TYPES = {"seed": torch.int64, "output_index": torch.int64, "temperature": torch.
 
 
 def random_plan(source: random.Random) -> StepPlan:
-    """Updates of tables, some of the same place, and rows that are set up after them."""
+    """Updates of tables, some of the same entry, and rows that are set up after them."""
     plan = StepPlan("m")
     for _ in range(source.randrange(6)):
         group = source.randrange(2)
-        place = (source.randrange(ROWS), group, source.randrange(WIDTHS[group]))
-        plan.table_updates += [(*place, source.randrange(1 << 20)) for _ in range(source.choice((1, 1, 2)))]
+        entry = (source.randrange(ROWS), group, source.randrange(WIDTHS[group]))
+        plan.table_updates += [(*entry, source.randrange(1 << 20)) for _ in range(source.choice((1, 1, 2)))]
     for row in source.sample(range(-1, ROWS), source.randrange(3)):
         params = SamplingParams(
             temperature=source.random(), top_k=source.randrange(100), top_p=1 - source.random(), min_p=source.random(),

@@ -21,7 +21,7 @@ from support.engine.model_core import MODEL, PLAIN, VOCABULARY, Cached
 
 @pytest.fixture
 def lengths(monkeypatch: pytest.MonkeyPatch) -> random.Random:
-    """Drafts are cut at random places instead of where they pay; the source that decides."""
+    """Drafts are cut at random positions instead of where they pay; the source that decides."""
     source = random.Random(0)
 
     def any_lengths(_: Speculator, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
@@ -152,7 +152,7 @@ CACHED = {
 
 @pytest.mark.parametrize("cached", CACHED.values(), ids=list(CACHED))
 def test_drafts_in_other_caches_change_no_answer(cached: Cached, lengths: random.Random) -> None:
-    """A rejected token's place in a page is written again, and the window ends at the tokens that were kept."""
+    """A rejected token's slot in a page is written again, and the window ends at the tokens that were kept."""
     total: Counter[str] = Counter()
     for seed in range(500, 504):
         total += run_schedule(seed, lengths, cached)

@@ -72,8 +72,8 @@ def test_stories_with_adapters_on_every_linear_layer(
         pairs = random_pairs(state, rank, rank, linear_layers(state), 0.03)
         peft = write_peft(tmp_path / f"{rank}", pairs, 16, target_modules="all-linear")
         gguf = write_gguf_adapter(tmp_path / f"{rank}.gguf", pairs, 16, heads=(config.num_attention_heads,) * 2)
-        for place, file in ((2 * slot, peft), (2 * slot + 1, gguf)):
-            fit_adapter(model, "stories-15m", open_adapter(file)).attach(place)
+        for adapter_slot, file in ((2 * slot, peft), (2 * slot + 1, gguf)):
+            fit_adapter(model, "stories-15m", open_adapter(file)).attach(adapter_slot)
             expected.append(transformers_logits(merged(state, pairs, 16), config))
     with ops.use_backend(backend):
         got = adapted_logits(model, [TOKENS] * 5, [-1, 0, 1, 2, 3], record=True)

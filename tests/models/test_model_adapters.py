@@ -85,11 +85,11 @@ def test_two_adapters_and_the_base_in_one_step(make: Make, backend: str, tmp_pat
         states[slot] = with_adapter(theirs, pairs, alpha)
     slots = [2, -1, 0, 2]
     got = adapted_logits(ours, prompts, slots, record=True)
-    for place, (prompt, slot) in enumerate(zip(prompts, slots, strict=True)):
-        assert (got[place] - logits_with(theirs, states[slot], prompt)).abs().max() <= TOLERANCE
+    for index, (prompt, slot) in enumerate(zip(prompts, slots, strict=True)):
+        assert (got[index] - logits_with(theirs, states[slot], prompt)).abs().max() <= TOLERANCE
         if backend == "native":  # the reference's matrix product depends on the number of rows
             (alone,) = adapted_logits(ours, [prompt], [slot], record=False)
-            assert torch.equal(got[place], alone)
+            assert torch.equal(got[index], alone)
     (base,) = PagedRunner(ours, 1, 48).step([(0, prompts[1], 0)])
     assert torch.equal(base, got[1]) or backend == "reference"
 
@@ -142,14 +142,14 @@ def test_an_adapter_for_another_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["peft", "gguf"])
 def test_matrices_that_are_not_finite(kind: str, tmp_path: Path) -> None:
-    for place, value in ((0, torch.nan), (1, torch.inf)):
+    for which, value in ((0, torch.nan), (1, torch.inf)):
         pairs = random_pairs(tiny_state(), 4, 1)
         layer = next(iter(pairs))
-        pairs[layer][place][1, 2] = value
+        pairs[layer][which][1, 2] = value
         path = (
-            write_peft(tmp_path / str(place), pairs, 8)
+            write_peft(tmp_path / str(which), pairs, 8)
             if kind == "peft"
-            else write_gguf_adapter(tmp_path / f"{place}.gguf", pairs, 8)
+            else write_gguf_adapter(tmp_path / f"{which}.gguf", pairs, 8)
         )
         with pytest.raises(CheckpointError, match=r"tensor '.*lora_[abAB].*' has 1 value of NaN or infinity"):
             fit_adapter(build_model(open_checkpoint(write_gguf(tmp_path / "model.gguf"))), "tiny", open_adapter(path))

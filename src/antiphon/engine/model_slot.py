@@ -94,7 +94,7 @@ class ModelSlot:
     role: str = "decoder"
 
     @property
-    def place(self) -> int:
+    def turn_order(self) -> int:
         """The order of a model's parts: an encoder goes first while its decoder's batch is not full."""
         if self.feeds is None:
             return 1

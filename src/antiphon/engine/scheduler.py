@@ -270,8 +270,8 @@ class Scheduler:
     ) -> None:
         """Keep the tokens that a request with a draft drew, as far as the draft was right and one more.
 
-        The first is at place `first` of the step's tokens. The computed tokens behind the last that is kept are not
-        the request's: their places in the cache are written again.
+        The first has index `first` among the step's tokens. The computed tokens behind the last that is kept are not
+        the request's: their slots in the cache are written again.
         """
         if request.finish_reason is not None:
             self._release_if_idle(request)
@@ -282,14 +282,14 @@ class Scheduler:
         kept, proposed = result.kept[entry], len(plan.drafts[entry])
         request.drafted.add(proposed, kept - 1)
         self.counters.drafts.add(proposed, kept - 1)
-        for place in range(first, first + kept):
+        for index in range(first, first + kept):
             request.num_computed_tokens += 1
             if not request.num_computed_tokens % self.kv.block_tokens:
                 self.kv.remember(request)
                 self.kv.drop_out_of_window(request)
-            _keep_logprobs(request, place, result)
+            _keep_logprobs(request, index, result)
             self.counters.decode_tokens += 1
-            if self._append(request, result.tokens[place], now):
+            if self._append(request, result.tokens[index], now):
                 break
 
     def _advance_search(self, search: BeamGroup[Request], now: float) -> None:
@@ -359,11 +359,11 @@ def _keep_readings(request: Request, entry: int, start: int, result: StepResult)
         request.prompt_ranks.extend(result.prompt_ranks.get(entry, ())[known:])
 
 
-def _keep_logprobs(request: Request, place: int, result: StepResult) -> None:
-    """Keep the log-probabilities of the token drawn at this place of the step's tokens."""
+def _keep_logprobs(request: Request, index: int, result: StepResult) -> None:
+    """Keep the log-probabilities of the token drawn with this index in the step's tokens."""
     if request.rules is not None and result.drawn_logprobs is not None:
-        request.drawn_logprobs.append(result.drawn_logprobs[place])
+        request.drawn_logprobs.append(result.drawn_logprobs[index])
     if request.params.logprobs is not None and result.logprobs is not None:
-        request.logprobs.append(result.logprobs[place])
-        top = result.top_logprobs[place] if result.top_logprobs is not None else None
+        request.logprobs.append(result.logprobs[index])
+        top = result.top_logprobs[index] if result.top_logprobs is not None else None
         request.top_logprobs.append(top or [])

@@ -146,8 +146,8 @@ class StepPlanner:
         candidates = [request for request in self._speculating if id(request) in planned]
         room = self.config.max_step_tokens - plan.num_tokens
         drafts = self._speculator.drafts(candidates, plan.num_decodes, context, room)
-        for place, tokens in drafts.items():
-            request = candidates[place]
+        for index, tokens in drafts.items():
+            request = candidates[index]
             length = request.num_tokens + len(tokens)
             if not self.kv.grow(request, length, plan, may_pack=False):
                 del tokens[self.kv.capacity(request) - request.num_tokens :]
@@ -338,11 +338,11 @@ class StepPlanner:
     @staticmethod
     def _insert_decode(plan: StepPlan, request: Request) -> None:
         """An admitted request that is one token behind (a fork, a swapped request) joins the decodes of the plan."""
-        place = plan.num_decodes
-        plan.requests.insert(place, request)
-        plan.starts.insert(place, request.num_scheduled_tokens)
-        plan.counts.insert(place, 1)
-        plan.samples.insert(place, True)
+        entry = plan.num_decodes
+        plan.requests.insert(entry, request)
+        plan.starts.insert(entry, request.num_scheduled_tokens)
+        plan.counts.insert(entry, 1)
+        plan.samples.insert(entry, True)
         plan.num_decodes += 1
         plan.num_tokens += 1
 

@@ -24,7 +24,7 @@ def by_turn(slots: list[ModelSlot], lanes: Mapping[str, DeviceLane]) -> list[Mod
     best = {slot.name: slot.scheduler.best_priority() for slot in busy}
 
     def turn(slot: ModelSlot) -> tuple[bool, float, int]:
-        return (best[slot.name] is not Priority.CRITICAL, slot.clock.time, slot.place)
+        return (best[slot.name] is not Priority.CRITICAL, slot.clock.time, slot.turn_order)
 
     order = sorted(busy, key=turn)
     first = order[0]

@@ -18,7 +18,7 @@ NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class DraftRows:
-    """For every row that a token is drawn from, in order: its place in the draft of its entry, and the token there.
+    """For every row that a token is drawn from, in order: its index in the draft of its entry, and the token there.
 
     An entry has a row more than its draft has tokens; one without a draft has a row. A row's token is the request's if
     those of all rows before it were the draft's, so an entry keeps its rows up to the first that differs.

@@ -62,11 +62,11 @@ class RowLayout:
         self.columns = dict(zip(COLUMNS, columns, strict=False))
         self.tables = columns[len(COLUMNS) :]
         self._tables = [(table.offset, table.stride, table.words) for table in self.tables]
-        #: Place in row 0 and stride of every word of the columns, in their order.
+        #: Offset in row 0 and stride of every word of the columns, in their order.
         self._words = [(c.offset + word, c.stride) for c in self.columns.values() for word in range(c.words)]
 
     def changes(self, plan: StepPlan, stale: Iterable[Request] = ()) -> NDArray[np.int32]:
-        """What the plan changes, as pairs [N, 2] of a word's place in the store and its value; no place comes twice.
+        """What the plan changes, as pairs [N, 2] of a word's index in the store and its value; no index comes twice.
 
         A plan without new rows and blocks changes nothing.
         """
@@ -77,16 +77,16 @@ class RowLayout:
         return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
 
     def words(self, plan: StepPlan, stale: Iterable[Request] = ()) -> dict[int, int]:
-        """The values of the words that the plan changes, by their place in the store.
+        """The values of the words that the plan changes, by their index in the store.
 
         The columns of `stale` requests are set to what is known of these.
         """
         words: dict[int, int] = {}
         for request in stale:
             self._set_columns(request, words)
-        places = self._tables
+        tables = self._tables
         for row, group, index, entry in plan.table_updates:
-            first, stride, width = places[group]
+            first, stride, width = tables[group]
             assert index < width, f"block {index} in a table of {width}"
             words[first + row * stride + index] = entry
         for setup in plan.row_setups:

@@ -46,15 +46,15 @@ class RowStore:
         """Apply the plan's changes of tables and rows. They are few, and in this memory nothing has to be packed."""
         if plan.table_updates or plan.row_setups:
             whole = self._whole
-            for place, value in self.layout.words(plan).items():
-                whole[place] = value
+            for index, value in self.layout.words(plan).items():
+                whole[index] = value
 
     def draw(
         self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Draw a token for each of these rows with its parameters, and keep it as the last.
 
-        With drafts, a row stands there once for each of its places; the last token that it keeps is its last.
+        With drafts, a row comes once for each token that it may keep; the last one that it keeps is its last.
         """
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
         index = self.output_index[rows].astype(np.int64)

@@ -17,7 +17,7 @@ from antiphon.models.base.speech_state import Speech, SpeechState
 
 
 @dataclass(frozen=True)
-class Place:
+class StateRow:
     """A request's row in a state between two stages."""
 
     state: SpeechState
@@ -58,10 +58,10 @@ def keep(
     """Give each request its row of the states after a stage; after the last one, return their speech instead."""
     if plan.stage == len(synthesis.stages) - 1:
         speeches = [speech for state in states for speech in synthesis.speech(state)]
-        return [speeches[place] for place in order]
-    places = [Place(state, row) for state in states for row in range(len(state.utterances))]
-    for request, place in zip(plan.requests, order, strict=True):
-        request.result = places[place]
+        return [speeches[index] for index in order]
+    rows = [StateRow(state, row) for state in states for row in range(len(state.utterances))]
+    for request, index in zip(plan.requests, order, strict=True):
+        request.result = rows[index]
     return None
 
 

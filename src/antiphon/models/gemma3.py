@@ -165,11 +165,11 @@ class Gemma3(CausalLM):
             GLOBAL_GROUP: rotary_table(frequencies(config.global_rotary), config.max_positions),
             WINDOW_GROUP: rotary_table(frequencies(config.window_rotary), config.max_positions),
         }
-        self.places: list[tuple[str, int]] = []  # each layer's group and index in it
+        self.cache_indexes: list[tuple[str, int]] = []  # each layer's group and index in it
         counts = {GLOBAL_GROUP: 0, WINDOW_GROUP: 0}
         for is_global in config.layer_is_global:
             group = GLOBAL_GROUP if is_global else WINDOW_GROUP
-            self.places.append((group, counts[group]))
+            self.cache_indexes.append((group, counts[group]))
             counts[group] += 1
         self._counts = counts
 
@@ -192,6 +192,6 @@ class Gemma3(CausalLM):
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
         x = self.embedding.inputs(batch)  # [T, hidden]
-        for layer, (group, index) in zip(self.layers, self.places, strict=True):
+        for layer, (group, index) in zip(self.layers, self.cache_indexes, strict=True):
             x = layer(x, batch, cache.layer(group, index), self.rotaries[group])
         return self.head(self.norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

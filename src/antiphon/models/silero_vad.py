@@ -239,13 +239,13 @@ def _recurrent(model: SileroVAD, x: Tensor, lengths: Sequence[int], states: Sequ
             part = x
         else:
             part = x.new_zeros(len(active), max(counts), HIDDEN)
-            for place, (row, count) in enumerate(zip(active, counts, strict=True)):
-                part[place, :count] = x[row, done[row] : done[row] + count]
+            for index, (row, count) in enumerate(zip(active, counts, strict=True)):
+                part[index, :count] = x[row, done[row] : done[row] + count]
         hidden = torch.stack([states[row].hidden for row in active], dim=1)  # [2, B, HIDDEN]
         probabilities = model.recur(part, torch.tensor(counts), (hidden[:1], hidden[1:])).numpy()
-        for place, (row, count) in enumerate(zip(active, counts, strict=True)):
-            found[row].append(probabilities[place, :count].copy())
-            states[row].advance(hidden[:, place].clone(), found[row][-1])
+        for index, (row, count) in enumerate(zip(active, counts, strict=True)):
+            found[row].append(probabilities[index, :count].copy())
+            states[row].advance(hidden[:, index].clone(), found[row][-1])
             done[row] += count
     return [np.concatenate(parts) for parts in found]
 

@@ -138,4 +138,4 @@ def test_an_encoder_goes_first_until_its_decoder_has_a_full_batch() -> None:
         encoder = ModelSlot("encoder", _Part(0), Nothing(), clock=decoder.clock, feeds=decoder)
         decoder.clock.time = 3.0
         assert encoder.clock.time == 3.0
-        assert [slot.name for slot in sorted([decoder, encoder], key=lambda slot: slot.place)] == order
+        assert [slot.name for slot in sorted([decoder, encoder], key=lambda slot: slot.turn_order)] == order

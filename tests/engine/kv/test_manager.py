@@ -170,17 +170,17 @@ def test_a_cross_group_holds_its_tokens_from_the_start() -> None:
     kv.check_integrity([request, child])
 
 
-def test_swapping_out_and_in_keeps_the_places() -> None:
+def test_swapping_out_and_in_keeps_the_entries() -> None:
     kv = manager_of(GroupSpec("window", 256, window=4), FULL)
     request, plan = request_of(20), StepPlan("m")
     compute(kv, request, 20)
-    places = [[block != NO_BLOCK for block in table] for table in request.tables]
+    had_blocks = [[block != NO_BLOCK for block in table] for table in request.tables]
     spans = kv.spans(request)
     held = kv.swap_out(request)
-    assert held == places and request.tables == []
+    assert held == had_blocks and request.tables == []
     kv.check_integrity([request])
     assert kv.swap_in(request, held, plan)
-    assert [[block != NO_BLOCK for block in table] for table in request.tables] == places
+    assert [[block != NO_BLOCK for block in table] for table in request.tables] == had_blocks
     assert [size for _, size in kv.spans(request)] == [size for _, size in spans]
     kv.check_integrity([request])
 

@@ -15,7 +15,7 @@ from antiphon.engine.scheduler_config import SchedulerConfig
 from antiphon.errors import InvalidRequestError
 from support.engine.engine_world import ModelSetup, World, with_config
 
-ONE_PLACE = ModelSetup(config=SchedulerConfig(max_running=1), prefix_caching=False)
+ONE_ROW = ModelSetup(config=SchedulerConfig(max_running=1), prefix_caching=False)
 
 
 def order_of_ends(setup: ModelSetup, priorities: list[Priority]) -> list[int]:
@@ -32,18 +32,18 @@ MIXED = [Priority.NORMAL, Priority.HIGH, Priority.CRITICAL, Priority.NORMAL, Pri
 
 
 def test_fcfs_ignores_priorities() -> None:
-    assert order_of_ends(ONE_PLACE, MIXED) == [0, 1, 2, 3, 4]
+    assert order_of_ends(ONE_ROW, MIXED) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("policy", ["priority", "adaptive"])
 def test_priority_goes_by_level_then_arrival(policy: str) -> None:
-    assert order_of_ends(replace(ONE_PLACE, policy=policy), MIXED) == [2, 4, 1, 0, 3]
+    assert order_of_ends(replace(ONE_ROW, policy=policy), MIXED) == [2, 4, 1, 0, 3]
 
 
 def normal_wait(ageing_seconds: float | None) -> float:
     """How long a normal request waits while high ones keep coming, one for each that ends."""
     world = World(64)
-    world.add_model("m", replace(ONE_PLACE, policy="priority", ageing_seconds=ageing_seconds))
+    world.add_model("m", replace(ONE_ROW, policy="priority", ageing_seconds=ageing_seconds))
     high = [world.add("m", [1, 2], 4, priority=Priority.HIGH)]
     normal = world.add("m", [3, 4], 4)
     for _ in range(200):
@@ -72,7 +72,7 @@ def displacing_world(setup: ModelSetup, num_slabs: int) -> tuple[World, list[Req
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize(("max_running", "num_slabs"), [(2, 64), (8, 2)], ids=["place", "blocks"])
+@pytest.mark.parametrize(("max_running", "num_slabs"), [(2, 64), (8, 2)], ids=["row", "blocks"])
 def test_a_critical_request_displaces_a_normal_one(max_running: int, num_slabs: int, depth: int) -> None:
     waits = {}
     for policy in ("fcfs", "priority"):
@@ -181,7 +181,7 @@ def test_policies_by_name() -> None:
 def test_a_normal_request_that_has_aged_does_not_stand_in_a_critical_ones_way() -> None:
     """The aged one is next in line and may displace none; the critical one need not wait for it."""
     world = World(64)
-    world.add_model("m", replace(ONE_PLACE, policy="priority", ageing_seconds=0.01))
+    world.add_model("m", replace(ONE_ROW, policy="priority", ageing_seconds=0.01))
     running = world.add("m", [1] * 4, 40)
     aged = world.add("m", [2] * 4, 4)
     for _ in range(10):

@@ -9,7 +9,7 @@ import pytest
 from antiphon.engine.speculation.ngrams import (
     GUESS_LENGTH,
     LONGEST,
-    MOST_PLACES,
+    MOST_POSITIONS,
     NOWHERE,
     RETURN_TOKENS,
     RETURNED_LENGTH,
@@ -19,10 +19,10 @@ from antiphon.engine.speculation.ngrams import (
 
 
 def searched(text: list[int], tail: list[int]) -> tuple[int, int]:
-    """The place after the longest earlier match of the tail among the newest few, the newest if several are longest."""
+    """The position after the longest earlier match of the tail among the newest few; the newest of equal ones."""
     ends = [end for end in range(len(text) - 1, SHORTEST - 1, -1) if text[end - SHORTEST : end] == tail[-SHORTEST:]]
     best = NOWHERE, 0
-    for end in ends[:MOST_PLACES]:
+    for end in ends[:MOST_POSITIONS]:
         length = SHORTEST
         while length < min(LONGEST, end, len(tail)) and text[end - 1 - length] == tail[-1 - length]:
             length += 1
@@ -32,24 +32,26 @@ def searched(text: list[int], tail: list[int]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_places_are_those_of_a_search(seed: int) -> None:
+def test_positions_are_those_of_a_search(seed: int) -> None:
     source = random.Random(seed)
     alphabet = source.choice([2, 3, 8, 40])
     text = [source.randrange(alphabet) for _ in range(source.randrange(1, 40))]
     index = NgramIndex(text)
     followed = NOWHERE, 0  # a match that goes on is kept even where a newer one is as long
     for _ in range(120):
-        place, length = index.place, index.length
+        position, length = index.position, index.length
         if followed[0] != NOWHERE:
-            assert (place, length) == followed
+            assert (position, length) == followed
         elif length == RETURNED_LENGTH:
-            assert searched(text, text) == (NOWHERE, 0) and text[place - 1] == text[-1]
+            assert searched(text, text) == (NOWHERE, 0) and text[position - 1] == text[-1]
         else:
-            assert (place, length) == searched(text, text)
+            assert (position, length) == searched(text, text)
         tokens, told = index.follow(5)
-        assert tokens == (text[place : place + 5] if place != NOWHERE else []) and told == (length if tokens else 0)
+        assert tokens == (text[position : position + 5] if position != NOWHERE else []) and told == (
+            length if tokens else 0
+        )
         token = source.randrange(alphabet) if source.random() < 0.5 or not tokens else tokens[0]
-        followed = (place + 1, length + 1) if tokens and token == tokens[0] else (NOWHERE, 0)
+        followed = (position + 1, length + 1) if tokens and token == tokens[0] else (NOWHERE, 0)
         text.append(token)
         index.append(token)
 

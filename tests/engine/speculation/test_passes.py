@@ -35,8 +35,8 @@ def test_no_other_choice_gives_more_tokens_a_second(seed: int) -> None:
 
     def seconds(passes: int, chosen: tuple[int, ...]) -> float:
         tokens, time = float(others), 1.0 + passes * costs.drafting * bool(chosen)
-        for place, one in enumerate(candidates):
-            is_chosen = place in chosen
+        for index, one in enumerate(candidates):
+            is_chosen = index in chosen
             tokens += expected_tokens(one.probability, passes) if is_chosen else one.tokens
             time += costs.row * (passes if is_chosen else one.rows)
         return time / tokens
@@ -45,12 +45,12 @@ def test_no_other_choice_gives_more_tokens_a_second(seed: int) -> None:
     subsets = [chosen for size in range(1, 4) for chosen in itertools.combinations(range(3), size)]
     best = min(seconds(passes, chosen) for passes in range(1, MOST_PASSES + 1) for chosen in subsets)
     found = best_passes(candidates, others, costs)
-    passes, places = found.count, found.places
+    passes, indexes = found.count, found.indexes
     if not passes:
         assert best > 0.93 * plain / MARGIN  # which requests are drafted for is not searched for
     else:
-        assert seconds(passes, tuple(places)) == pytest.approx(best, rel=0.08)
-        assert seconds(passes, tuple(places)) < plain / MARGIN
+        assert seconds(passes, tuple(indexes)) == pytest.approx(best, rel=0.08)
+        assert seconds(passes, tuple(indexes)) < plain / MARGIN
 
 
 def test_a_model_as_slow_as_the_other_never_pays() -> None:
@@ -62,8 +62,8 @@ def test_a_draft_without_a_model_is_preferred_where_it_gives_more() -> None:
     repeated = alone(0.3, tokens=2.5, rows=2)
     assert not best_passes([repeated], 0, costs).count
     found = best_passes([repeated, alone(0.95)], 0, costs)
-    passes, places = found.count, found.places
-    assert passes and places == [1]
+    passes, indexes = found.count, found.indexes
+    assert passes and indexes == [1]
 
 
 def test_catching_up_must_be_paid_for() -> None:

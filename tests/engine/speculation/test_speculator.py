@@ -40,7 +40,7 @@ def test_lengths_give_the_most_tokens_a_second(seed: int) -> None:
     drafts = []
     for _ in range(2):
         each = source.uniform(0.3, 0.99)
-        drafts.append(Draft(list(range(6)), [each ** (place + 1) for place in range(6)]))
+        drafts.append(Draft(list(range(6)), [each**length for length in range(1, 7)]))
     chosen = Speculator(fitted(step, row, decodes=2))._lengths(drafts, 2, 0, room=100)
 
     def rate(lengths: tuple[int, ...]) -> float:
@@ -58,7 +58,7 @@ def test_lengths_know_that_kernels_take_four_rows_at_a_time() -> None:
         drafted = source.randrange(9)
         cost.observe(StepShape(1, 0, 1024, drafted), 0.002 + 0.01 * math.ceil((1 + drafted) / 4) + 0.001 * drafted)
     speculator = Speculator(cost)
-    good, bad = Draft(list(range(9)), [0.99**place for place in range(1, 10)]), Draft([1, 2], [0.05, 0.002])
+    good, bad = Draft(list(range(9)), [0.99**length for length in range(1, 10)]), Draft([1, 2], [0.05, 0.002])
     assert speculator._lengths([good], 1, 1024, room=100) == [7]
     assert speculator._lengths([good], 1, 1024, room=5) == [3]
     assert speculator._lengths([bad], 1, 1024, room=100) == [0]
@@ -294,7 +294,7 @@ def test_a_token_that_was_expected_in_vain_is_doubted() -> None:
     drafting.append(3)
     after = drafting.propose(4)
     assert before.tokens[0] == 4
-    assert after.tokens[0] == 40, "the newest place is followed first"
+    assert after.tokens[0] == 40, "the newest position is followed first"
     drafting.append(4)
     for token in (1, 2, 3):
         drafting.append(token)

@@ -53,7 +53,7 @@ def setup(source: random.Random, request: Request) -> RowSetup:
 
 
 def mixed_plan(source: random.Random, requests: list[Request]) -> StepPlan:
-    """The first half decodes; the others compute their prompt from a random place on, some to its end."""
+    """The first half decodes; the others compute their prompt from a random position on, some to its end."""
     plan = StepPlan("m", row_setups=[setup(source, request) for request in requests])
     half = len(requests) // 2
     for request in requests[:half]:
@@ -100,8 +100,8 @@ def test_a_device_has_the_batch_and_the_tokens_of_the_cpu(seed: int) -> None:
         assert (entries.sample_entries, entries.sample_rows) == (expected.sample_entries, expected.sample_rows)
         words = upload(packed.words, device.device)
         same_batch(unpack(words, packed.size, device, packed.num_decodes, packed.adapted), expected.batch)
-        for place, request in enumerate(requests):
-            assert device.length[request.row] == plan.starts[place] + plan.counts[place]
+        for entry, request in enumerate(requests):
+            assert device.length[request.row] == plan.starts[entry] + plan.counts[entry]
         rows = np.array([request.row for request in requests], dtype=np.int64)
         logits = torch.randn(len(rows), VOCAB, generator=torch.Generator().manual_seed(seed))
         for logprobs in (False, True):

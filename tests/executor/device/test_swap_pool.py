@@ -25,7 +25,7 @@ def contents(arena: torch.Tensor) -> list[int]:
 
 
 def test_moves_follow_each_other() -> None:
-    """A block that is saved, overwritten by a copy, and restored to another place within one plan."""
+    """A block that is saved, overwritten by a copy, and restored to another block within one plan."""
     arena = filled()
     pool = SwapPool(arena)
     unit = OFFSET_UNIT

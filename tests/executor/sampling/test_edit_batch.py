@@ -120,7 +120,7 @@ def test_steps_of_random_requests(seed: int) -> None:
         batch.count([request.row for request in requests], drawn)
         for request, token in zip(requests, drawn.tolist(), strict=True):
             request.tokens.append(token)
-        # Other rows join, leave and change places.
+        # Other rows join, leave and change their order.
         source.shuffle(requests)  # type: ignore[arg-type]
         requests[-1] = random_request(requests[-1].row, source)
         batch.set_up(requests[-1])
@@ -153,7 +153,7 @@ def test_a_grammar_that_fails_fails_its_row_only() -> None:
     for row in (0, 1, 4):
         edit_row(expected[row], requests[row])
     failures = edited(batch_of(requests), requests, logits)
-    assert {place: str(error) for place, error in failures.items()} == {
+    assert {index: str(error) for index, error in failures.items()} == {
         2: "no such state",
         3: f"token {VOCAB} is outside the vocabulary of {VOCAB} tokens",
     }

@@ -211,10 +211,10 @@ class LateExecutor:
         changes.fill(POISON)
         lengths = store.layout.columns["length"]
         for request, start, count in zip(plan.requests, plan.starts, plan.counts, strict=True):
-            place = lengths.offset + request.row * lengths.stride
-            if int(store.words[place]) != start:
-                self.device.wrong.append(f"{request.id} is at {int(store.words[place])}, and its plan at {start}")
-            store.words[place] += count
+            index = lengths.offset + request.row * lengths.stride
+            if int(store.words[index]) != start:
+                self.device.wrong.append(f"{request.id} is at {int(store.words[index])}, and its plan at {start}")
+            store.words[index] += count
 
     def close(self) -> None:
         self.device.finish(self.device.put(self.inner.close))

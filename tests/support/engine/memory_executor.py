@@ -1,4 +1,4 @@
-"""An executor without a model: it keeps the arena's memory in Python and checks every place that a query would read.
+"""An executor without a model: it keeps the arena's memory in Python and checks every slot that a query would read.
 
 In place of keys and values a block holds, for each position, a number that depends on all tokens up to it. A step
 writes the numbers of the tokens it computes through the rows' tables, then reads back whatever its queries can see

@@ -18,46 +18,46 @@ END = 190
 
 
 class CountingGrammar:
-    """The token of place i has remainder i when divided by 7: a mask that is right for one place only.
+    """The token at position i has remainder i when divided by 7: a mask that is right for one position only.
 
-    It fails at the place `breaks`. Nothing may ask it for a mask once its request has ended.
+    It fails at the position `breaks`. Nothing may ask it for a mask once its request has ended.
     """
 
     def __init__(self, request: Request, breaks: int | None = None) -> None:
         self._request, self._breaks = request, breaks
-        self.place = 0
-        self._places = range(0)
+        self.position = 0
+        self._positions = range(0)
 
     def advance(self, token: int) -> None:
-        assert token % 7 == self.place % 7, f"token {token} at place {self.place}"
-        self.place += 1
+        assert token % 7 == self.position % 7, f"token {token} at position {self.position}"
+        self.position += 1
 
     def mask(self) -> np.ndarray:
         assert not self._request.is_ended, f"{self._request.id} has ended and asks for a mask"
-        assert self.place == self._request.num_output_tokens
-        if self.place == self._breaks:
-            raise RuntimeError(f"the grammar ends at {self.place}")
-        return self._mask(self.place)
+        assert self.position == self._request.num_output_tokens
+        if self.position == self._breaks:
+            raise RuntimeError(f"the grammar ends at {self.position}")
+        return self._mask(self.position)
 
-    def _mask(self, place: int) -> np.ndarray:
-        return np.packbits(np.arange(VOCABULARY) % 7 == place % 7, bitorder="little")
+    def _mask(self, position: int) -> np.ndarray:
+        return np.packbits(np.arange(VOCABULARY) % 7 == position % 7, bitorder="little")
 
     def forced(self) -> list[int]:
         return []
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
-        fits = [token % 7 == (self.place + offset) % 7 for offset, token in enumerate(tokens)]
+        fits = [token % 7 == (self.position + offset) % 7 for offset, token in enumerate(tokens)]
         return fits.index(False) if False in fits else len(fits)
 
     def draft(self, tokens: Sequence[int]) -> None:
         assert self.num_allowed(tokens) == len(tokens)
-        self._places = range(self.place + 1, self.place + 1 + len(tokens))
+        self._positions = range(self.position + 1, self.position + 1 + len(tokens))
 
     def draft_masks(self) -> list[np.ndarray]:
-        assert not self._request.is_ended and self._places[0] == self._request.num_output_tokens + 1
-        if self._breaks in self._places:
+        assert not self._request.is_ended and self._positions[0] == self._request.num_output_tokens + 1
+        if self._breaks in self._positions:
             raise RuntimeError(f"the grammar ends at {self._breaks}")
-        return [self._mask(place) for place in self._places]
+        return [self._mask(position) for position in self._positions]
 
 
 def request(name: str, prompt: list[int], **params: Any) -> Request:
@@ -96,7 +96,7 @@ def _likely_stops(made: Request) -> None:
 
 
 def _grammar_with_stop(made: Request) -> None:
-    """Ends at place 7 by a stop token, while the step after it is in flight."""
+    """Ends at position 7 by a stop token, while the step after it is in flight."""
     _grammar(made)
     made.stop_ids = frozenset(range(0, VOCABULARY, 7))
 

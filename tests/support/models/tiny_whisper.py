@@ -81,7 +81,7 @@ def vocabulary(count: int) -> list[bytes]:
         tokens += [first + bytes([letter]) for letter in letters]
     number = 0
     while len(tokens) < count:
-        tokens.append(b" " + bytes(letters[number // 26**place % 26] for place in range(4)))
+        tokens.append(b" " + bytes(letters[number // 26**index % 26] for index in range(4)))
         number += 1
     return tokens[:count]
 

@@ -97,7 +97,7 @@ class KVManager:
         return low
 
     def capacity(self, request: Request) -> int:
-        """Tokens that the request's blocks have places for."""
+        """Tokens that the request's blocks have slots for."""
         return len(request.tables[self._growing[0]]) * self.block_tokens
 
     def held_blocks(self, num_tokens: int, cross_tokens: int = 0) -> list[int]:
@@ -379,7 +379,7 @@ class KVManager:
         ]
 
     def swap_out(self, request: Request) -> list[list[bool]]:
-        """Free the blocks and return which places of each table had one; the content must be copied first."""
+        """Free the blocks and return which entries of each table had one; the content must be copied first."""
         held = [[block != NO_BLOCK for block in table] for table in request.tables]
         dropped = request.num_dropped_blocks
         self.release(request)
@@ -387,12 +387,12 @@ class KVManager:
         return held
 
     def swap_in(self, request: Request, held: list[list[bool]], plan: StepPlan, may_pack: bool = True) -> bool:
-        """Take a block for every place that had one; False, with nothing taken, if there are not enough."""
+        """Take a block for every entry that had one; False, with nothing taken, if there are not enough."""
         dropped = request.num_dropped_blocks
         self._hold(request)
-        for group, places in enumerate(held):
-            for place in places:
-                block = self._allocate(group, plan, may_pack) if place else NO_BLOCK
+        for group, had_block in enumerate(held):
+            for had in had_block:
+                block = self._allocate(group, plan, may_pack) if had else NO_BLOCK
                 if block is None:
                     self.release(request)
                     request.num_dropped_blocks = dropped
@@ -404,7 +404,7 @@ class KVManager:
     # -- integrity ----------------------------------------------------------------------------------------------
 
     def table_entries(self, request: Request, group: int) -> list[int]:
-        """The request's table as the executor writes it; places without a block point at the arena's start."""
+        """The request's table as the executor writes it; entries without a block point at the arena's start."""
         entries = self.pools[group].entries
         return [entries[block] if block != NO_BLOCK else 0 for block in request.tables[group]]
 

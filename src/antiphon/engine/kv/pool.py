@@ -287,8 +287,8 @@ class BlockPool:
                 refs = self.ref_counts[block]
                 expected = expected_refs.get(block, 0)
                 assert refs == expected, f"block {block}: {refs} references, not {expected}"
-                places = (block in free) + (block in cached) + (refs > 0)
-                assert places == 1, f"block {block} is in {places} of free, cached and owned"
+                states = (block in free) + (block in cached) + (refs > 0)
+                assert states == 1, f"block {block} is in {states} of free, cached and owned"
                 owned += refs > 0
                 prefix = self._prefixes[block]
                 if prefix is None:

@@ -10,7 +10,7 @@ from antiphon.engine.request import Request
 @dataclass(frozen=True, slots=True)
 class _Copy:
     key: str
-    held: list[list[bool]]  # by group: which places of the table had a block
+    held: list[list[bool]]  # by group: which entries of the table had a block
     num_bytes: int
 
 

@@ -15,7 +15,7 @@ class FirstComeFirstServed(Policy):
         return (request.sequence,)
 
     def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
-        """The oldest. A preempted request keeps its place in the order of arrival."""
+        """The oldest. A preempted request keeps its position in the order of arrival."""
         return min(waiting, key=_sequence)
 
 

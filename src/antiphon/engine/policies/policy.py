@@ -39,7 +39,7 @@ class Policy(ABC):
         return min(waiting, key=self.rank)
 
     def may_displace(self, waiting: Request, running: Request, now: float) -> bool:
-        """Whether a waiting request may take the place or the blocks of a running one."""
+        """Whether a waiting request may take the row or the blocks of a running one."""
         return False
 
     def prefill_tokens(self, view: StepView) -> int:

@@ -10,8 +10,8 @@ MATCH_LENGTHS = (1, 2, 3, 5, 8, 16)
 FORCED = len(MATCH_LENGTHS) + 1
 #: The kind of tokens that a draft model has drawn.
 DRAWN = FORCED + 1
-#: Matches that go on near the place where a long one was left are better founded: up to these lengths they are kinds of
-#: their own, the first of which is this one.
+#: Matches that go on near the position where a long one was left are better founded: up to these lengths they are
+#: kinds of their own, the first of which is this one.
 RETURNED_LENGTHS = (1, 2, 3, 5)
 RETURNED = DRAWN + 1
 #: Before anything is known.

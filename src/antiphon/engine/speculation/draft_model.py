@@ -112,13 +112,13 @@ class DraftModel:
         """The drafts of the step by the ids of the requests; of a step that only caught up, none."""
         count = len(plan.requests)
         drafts: dict[str, list[int]] = {}
-        for place, own in enumerate(plan.requests):
-            own.num_in_flight_tokens -= plan.counts[place]
-            own.num_computed_tokens += plan.counts[place]
+        for entry, own in enumerate(plan.requests):
+            own.num_in_flight_tokens -= plan.counts[entry]
+            own.num_computed_tokens += plan.counts[entry]
             if own in self._ending:
                 self._free(own)
-            elif plan.samples[place]:
-                drafts[own.id] = result.tokens[place::count]
+            elif plan.samples[entry]:
+                drafts[own.id] = result.tokens[entry::count]
                 self._twins[own.id].drafted = drafts[own.id][: plan.passes - 1]
         return drafts
 

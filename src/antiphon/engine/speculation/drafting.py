@@ -40,9 +40,9 @@ class DraftCounts:
             missing = [0] * (proposed - len(self.proposed_at))
             self.proposed_at += missing
             self.accepted_at += missing
-        for place in range(proposed):
-            self.proposed_at[place] += 1
-            self.accepted_at[place] += place < accepted
+        for index in range(proposed):
+            self.proposed_at[index] += 1
+            self.accepted_at[index] += index < accepted
 
 
 class Drafting:
@@ -105,10 +105,10 @@ class Drafting:
         self._forced = [] if self._drawn else list(forced[:count])
         if self._drawn:
             own = self.probability_drawn()
-            return Draft(self._drawn[:count], [own ** (place + 1) for place in range(min(count, len(self._drawn)))])
+            return Draft(self._drawn[:count], [own ** (index + 1) for index in range(min(count, len(self._drawn)))])
         found, length = self._index.follow(count - len(self._forced), self._forced)
         has_returned = self._index.has_returned
-        kinds = [FORCED] * len(self._forced) + [kind_of(length + place, has_returned) for place in range(len(found))]
+        kinds = [FORCED] * len(self._forced) + [kind_of(length + index, has_returned) for index in range(len(found))]
         tokens = [*self._forced, *found]
         probability, probabilities = 1.0, []
         for kind, token in zip(kinds, tokens, strict=True):

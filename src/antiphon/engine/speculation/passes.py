@@ -35,15 +35,15 @@ class DraftingCosts:
 
 def expected_tokens(probability: float, passes: int) -> float:
     """Tokens that a step gives which verifies so many drafted ones."""
-    return 1.0 + sum(probability**place for place in range(1, passes + 1))
+    return 1.0 + sum(probability**length for length in range(1, passes + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """How many tokens a draft model should draft, and the places of the candidates that it should draft for."""
+    """How many tokens a draft model should draft, and the indexes of the candidates that it should draft for."""
 
     count: int
-    places: list[int]
+    indexes: list[int]
     seconds: float  # for each token of the step, as a part of a step that verifies no draft
 
 
@@ -55,16 +55,16 @@ def best_passes(candidates: Sequence[DraftCandidate], others: int, costs: Drafti
     """
     tokens = others + sum(one.tokens for one in candidates)
     plain = (1.0 + costs.row * sum(one.rows for one in candidates)) / tokens
-    best, found, places = plain / MARGIN, 0, list[int]()
+    best, found, indexes = plain / MARGIN, 0, list[int]()
     for passes in range(1, MOST_PASSES + 1):
         gains = [expected_tokens(one.probability, passes) - one.tokens for one in candidates]
-        chosen = [place for place, gain in enumerate(gains) if gain > 0.0]
+        chosen = [index for index, gain in enumerate(gains) if gain > 0.0]
         rows = sum(passes if gain > 0.0 else one.rows for one, gain in zip(candidates, gains, strict=True))
         time = 1.0 + costs.row * rows + costs.drafting * passes
-        seconds = time / (tokens + sum(gains[place] for place in chosen))
+        seconds = time / (tokens + sum(gains[index] for index in chosen))
         if chosen and seconds < best:
-            best, found, places = seconds, passes, chosen
-    saved = (plain - best) * sum(min(candidates[place].num_left, HORIZON) for place in places)
-    if costs.prompt * sum(candidates[place].num_behind - 1 for place in places) > saved:
+            best, found, indexes = seconds, passes, chosen
+    saved = (plain - best) * sum(min(candidates[index].num_left, HORIZON) for index in indexes)
+    if costs.prompt * sum(candidates[index].num_behind - 1 for index in indexes) > saved:
         return Passes(0, [], plain)
-    return Passes(found, places, best if found else plain)
+    return Passes(found, indexes, best if found else plain)

@@ -32,7 +32,7 @@ class _Choice:
     able: list[Request]
     passes: Passes
     step: float  # seconds of the step without it
-    place: int  # of the request with which a trial is shortest
+    index: int  # of the request with which a trial is shortest
     trial: float  # seconds of that
 
 
@@ -66,15 +66,15 @@ class Speculator:
         choice = self._choice(requests, num_answering, context)
         if choice is None:
             return [], 0
-        passes, places = choice.passes.count, choice.passes.places
+        passes, indexes = choice.passes.count, choice.passes.indexes
         if not passes:
             self._unspent += TRIAL_SHARE * choice.step
             if choice.trial > self._unspent:
                 return [], 0
-            self._unspent, passes, places = 0.0, TRIAL_PASSES, [choice.place]
+            self._unspent, passes, indexes = 0.0, TRIAL_PASSES, [choice.index]
         model = self._model
         assert model is not None
-        chosen = [choice.able[place] for place in places if model.may_draft(choice.able[place], passes)]
+        chosen = [choice.able[index] for index in indexes if model.may_draft(choice.able[index], passes)]
         return chosen, min(passes, max((one.limit - one.num_tokens - 1 for one in chosen), default=0))
 
     def _choice(self, requests: Sequence[Request], num_answering: int, context: int) -> _Choice | None:
@@ -89,9 +89,9 @@ class Speculator:
         costs = DraftingCosts(row, seconds / step, prompt / step)
         candidates = [self._candidate(one, num_answering, context) for one in able]
         passes = best_passes(candidates, num_answering - len(able), costs)
-        place = min(range(len(able)), key=lambda place: candidates[place].num_behind)
-        trial = (candidates[place].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
-        return _Choice(able, passes, step, place, trial)
+        index = min(range(len(able)), key=lambda index: candidates[index].num_behind)
+        trial = (candidates[index].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
+        return _Choice(able, passes, step, index, trial)
 
     def _candidate(self, request: Request, num_answering: int, context: int) -> DraftCandidate:
         assert self._model is not None
@@ -112,28 +112,28 @@ class Speculator:
         return step, row / step if self._cost.has_drafted and step > 0.0 else FIRST_ROW_SHARE
 
     def drafts(self, requests: Sequence[Request], num_answering: int, context: int, room: int) -> dict[int, list[int]]:
-        """The drafts of some of these requests by their places, at most `room` tokens in all.
+        """The drafts of some of these requests by their indexes, at most `room` tokens in all.
 
         `num_answering` requests, those without drafts included, draw a token in the step and attend to `context`
         tokens.
         """
         found: list[tuple[int, Draft]] = []
-        for place, request in enumerate(requests):
+        for index, request in enumerate(requests):
             draft = self._search(request)
             if draft.tokens:
-                found.append((place, draft))
+                found.append((index, draft))
         chosen: dict[int, list[int]] = {}
         lengths = self._lengths([draft for _, draft in found], num_answering, context, room) if found else []
-        for (place, draft), length in zip(found, lengths, strict=True):
+        for (index, draft), length in zip(found, lengths, strict=True):
             tokens = draft.tokens[:length]
-            constraint = requests[place].constraint
+            constraint = requests[index].constraint
             if tokens and constraint is not None:
                 tokens = tokens[: constraint.num_allowed(tokens)]
             if tokens:
-                chosen[place] = tokens
-        for place, request in enumerate(requests):
+                chosen[index] = tokens
+        for index, request in enumerate(requests):
             if request.drafting is not None:
-                request.drafting.plan(place in chosen)
+                request.drafting.plan(index in chosen)
         return chosen
 
     def waiting(self, running: Sequence[Request]) -> set[int]:
@@ -224,7 +224,7 @@ class Speculator:
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
         """How many tokens of each draft pay: the most probable ones, up to where tokens come fastest."""
         seconds, after = self._draft_seconds(num_answering, context), self._late_after(drafts, num_answering)
-        candidates = [(-draft.probabilities[0], place) for place, draft in enumerate(drafts)]
+        candidates = [(-draft.probabilities[0], index) for index, draft in enumerate(drafts)]
         heapq.heapify(candidates)
         added: list[int] = []  # the draft of each token
         lengths = [0] * len(drafts)
@@ -232,20 +232,20 @@ class Speculator:
         best, num_best = tokens / next(seconds), 0
         rate = best
         while candidates and len(added) < room:
-            negative, place = heapq.heappop(candidates)
+            negative, index = heapq.heappop(candidates)
             tokens -= negative
-            added.append(place)
-            lengths[place] += 1
+            added.append(index)
+            lengths[index] += 1
             before, rate = rate, tokens / (next(seconds) + after)
             if rate > best:
                 best, num_best = rate, len(added)
             elif rate <= before and num_answering + len(added) > MOST_ROWS + 1:
                 break  # from here on every row costs the same, and none is more probable
-            probabilities = drafts[place].probabilities
-            if lengths[place] < len(probabilities):
-                heapq.heappush(candidates, (-probabilities[lengths[place]], place))
-        for place in added[num_best:]:
-            lengths[place] -= 1
+            probabilities = drafts[index].probabilities
+            if lengths[index] < len(probabilities):
+                heapq.heappush(candidates, (-probabilities[lengths[index]], index))
+        for index in added[num_best:]:
+            lengths[index] -= 1
         return lengths
 
     def _late_after(self, drafts: Sequence[Draft], num_answering: int) -> float:

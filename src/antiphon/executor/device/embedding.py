@@ -61,9 +61,9 @@ class DeviceEmbeddingExecutor(OneShotExecutor):
         by_token = np.zeros((3, size.tokens), dtype=np.int32)
         starts = np.full(size.texts + 1, plan.num_tokens, dtype=np.int32)
         first = 0
-        for place, (request, length) in enumerate(zip(plan.requests, plan.counts, strict=True)):
+        for index, (request, length) in enumerate(zip(plan.requests, plan.counts, strict=True)):
             own = by_token[:, first : first + length]
-            own[0], own[1], starts[place] = request.prompt, np.arange(length), first
+            own[0], own[1], starts[index] = request.prompt, np.arange(length), first
             if self._embedding.takes_pairs:
                 own[2] = own[1] >= request.inputs  # where the second text of a pair begins
             first += length

@@ -56,11 +56,11 @@ class DeviceEncoderExecutor(OneShotExecutor):
         features, given = self._encoder.features, [request.inputs for request in plan.requests]
         if features is None:
             return upload_constant(torch.stack(given).numpy(), self._device.torch)
-        place = self._device.torch
-        samples = torch.zeros(len(given), features.num_samples, pin_memory=place.type == "cuda")
+        target = self._device.torch
+        samples = torch.zeros(len(given), features.num_samples, pin_memory=target.type == "cuda")
         for row, own in zip(samples, given, strict=True):
             row[: len(own)] = own
-        return features.compute(samples.to(place, non_blocking=True))
+        return features.compute(samples.to(target, non_blocking=True))
 
     def _run(self, step: int, seq_start: Tensor, x: Tensor) -> Tensor:
         first = step * STAGES_PER_STEP

@@ -38,7 +38,7 @@ class StepKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Chain:
-    """The tokens of a step's places that have one, else -1, and how far each is from its row's next position."""
+    """Token per batch slot, -1 if taken from the row, and how far each is from its row's next position."""
 
     tokens: Sequence[int]
     offsets: Sequence[int]
@@ -67,7 +67,7 @@ class DecodeGraphs:
         for rows in sizes:
             splits = split_count(rows, self._kv_heads, 1 << 20)
             most = step_bytes(recording, rows, splits, self._rows, compute_type, vocab_size, self._card)
-            # With fewer splits the parts of attention are smaller, and may need places of their own.
+            # With fewer splits the parts of attention are smaller, and may need memory of their own.
             needed.append(most + parts_bytes(recording, rows, splits))
         heads = max(group.num_kv_heads for group in groups)
         self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
@@ -101,9 +101,9 @@ class DecodeGraphs:
         if step is None:
             step = self._steps[key] = self._make(*key)
         if chain is None:
-            self._place(rows)
+            self._write_rows(rows)
         else:
-            self._place_chain(rows, chain)
+            self._write_chain(rows, chain)
         graph = self._graphs.get(key)
         if graph is None:
             step.run()
@@ -111,7 +111,7 @@ class DecodeGraphs:
             graph.replay()
         return step.logits[: len(rows)] if draw is Draw.NOTHING else self._memory.drawn[: len(rows)]
 
-    def _place(self, rows: Sequence[int]) -> None:
+    def _write_rows(self, rows: Sequence[int]) -> None:
         """Tell the device which rows the step has, if they are others than those of the last one."""
         batch = tuple(rows)
         if batch != self._batch:
@@ -120,12 +120,12 @@ class DecodeGraphs:
             padded[: len(batch)] = batch
             self._memory.rows.copy_(upload(padded, self._store.device))
 
-    def _place_chain(self, rows: Sequence[int], chain: Chain) -> None:
+    def _write_chain(self, rows: Sequence[int], chain: Chain) -> None:
         self._batch = ()
         padded = np.full((3, len(self._memory.rows)), -1, dtype=np.int32)
         padded[0, : len(rows)], padded[1, : len(rows)], padded[2, : len(rows)] = rows, chain.tokens, chain.offsets
-        places = upload(padded, self._store.device)
-        for target, values in zip((self._memory.rows, self._memory.given, self._memory.offsets), places, strict=True):
+        columns = upload(padded, self._store.device)
+        for target, values in zip((self._memory.rows, self._memory.given, self._memory.offsets), columns, strict=True):
             target.copy_(values)
 
     def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:

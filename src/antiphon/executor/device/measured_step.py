@@ -36,16 +36,16 @@ class MeasuredStep:
         self, decoder: TokenDecoder, device: Device, requests: TrialRows, context: int, vocab_size: int
     ) -> None:
         self._device, self._context = device, context
-        self._requests, rows, place = requests, requests.count, device.torch
+        self._requests, rows, target = requests, requests.count, device.torch
         if device.stream is not None:
-            torch.cuda.synchronize(place)  # weights and rows were made on another stream than the step's
+            torch.cuda.synchronize(target)  # weights and rows were made on another stream than the step's
         with torch.inference_mode(), on_stream(device):
             self.recording = make_recording(decoder.step(requests.cache))
             heads = [layout.group.num_kv_heads for layout in requests.store.layouts]
             size = (rows, split_count(rows, min(heads), context + 1), requests.store.as_step_rows())
-            on = card(place)
+            on = card(target)
             needed = step_bytes(self.recording, *size, device.compute_type, vocab_size, on)
-            memory = StepMemory.allocate(rows, needed, max(1 << 14, rows * max(heads)), place)
+            memory = StepMemory.allocate(rows, needed, max(1 << 14, rows * max(heads)), target)
             memory.rows.copy_(torch.arange(rows, dtype=torch.int32))
             self._step = DecodeStep(self.recording, *size, memory, device.compute_type, vocab_size, on)
 

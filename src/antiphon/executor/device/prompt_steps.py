@@ -24,13 +24,13 @@ class PromptSteps:
         self._recording, self._type = gather_early(recording), compute_type
         self._rows, self._card = store.as_step_rows(), card(store.device)
         self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
-        most = next((place for place, size in enumerate(REQUEST_SIZES) if size >= max_rows), len(REQUEST_SIZES) - 1)
+        most = next((index for index, size in enumerate(REQUEST_SIZES) if size >= max_rows), len(REQUEST_SIZES) - 1)
         tokens, requests = token_sizes(max_tokens), REQUEST_SIZES[: most + 1]
         pairs = [(tokens[-1], count) for count in requests] + [(count, requests[-1]) for count in tokens]
         sizes = [StepSize(count, min(count, members), min(count, members)) for count, members in pairs]
         self._words = torch.zeros(max(sum(size.lengths) for size in sizes), dtype=torch.int32, device=store.device)
         self._memory: Tensor | None = None
-        # Of small sizes too: places are chosen by their sizes, so that a smaller step may need more than a larger one.
+        # Of small sizes too: offsets are chosen by sizes, so that a smaller step may need more than a larger one.
         needed = max(self._make(size).workspace_bytes for size in sizes)
         self._memory = torch.empty(needed, dtype=torch.uint8, device=store.device)
         self._steps: dict[StepSize, PromptStep] = {}

@@ -89,32 +89,32 @@ class EditBatch:
     def build(
         self, rows: Sequence[int], masks: Sequence[Mask], ahead: Sequence[Sequence[int]] | None = None
     ) -> tuple[LogitEditRows, dict[int, Exception]]:
-        """The edits of these rows for their next tokens, and by place the failures of rows, which are not edited.
+        """The edits of these rows for their next tokens, and by index the failures of rows, which are not edited.
 
-        With drafts, a row stands there once for each of its places, and `ahead` has the drafted tokens before each.
+        With drafts, a row comes once for each token that it may keep, and `ahead` has the drafted tokens before each.
         """
         self._return_borrowed()
         fixed, slots = [NO_EDITS] * len(rows), [-1] * len(rows)
         spans = np.full((len(rows), 5), whole(self._vocab_size), dtype=np.int32)
         has_spans = False
         failures: dict[int, Exception] = {}
-        for place, row in enumerate(rows):
-            edits, mask = self._live(row), masks[place]
+        for index, row in enumerate(rows):
+            edits, mask = self._live(row), masks[index]
             if edits is None:
                 continue
-            drafted = () if ahead is None else ahead[place]
+            drafted = () if ahead is None else ahead[index]
             try:
                 if isinstance(mask, Exception):
                     raise mask
-                fixed[place] = edits.fixed(len(drafted))
+                fixed[index] = edits.fixed(len(drafted))
             except Exception as error:
-                failures[place] = error
+                failures[index] = error
                 continue
             span = edits.span(drafted)
             if span is not None:
-                spans[place], has_spans = span, True
-            if fixed[place].penalties is not None:
-                slots[place] = self._extended(slots[place - 1], drafted[-1]) if drafted else edits.slot
+                spans[index], has_spans = span, True
+            if fixed[index].penalties is not None:
+                slots[index] = self._extended(slots[index - 1], drafted[-1]) if drafted else edits.slot
         self._update_fixed(tuple(fixed), tuple(slots))
         found = replace(self._fixed, masks=self._masks(masks), spans=self._put(spans) if has_spans else None)
         if found.penalties is not None:  # the table may have grown
@@ -144,10 +144,10 @@ class EditBatch:
         self._counts.count(self._slots[1], tokens)
 
     def _count_kept(self, slots: Tensor, tokens: Tensor, drafts: DraftRows) -> None:
-        """Count place by place, since one count takes one token of a slot."""
+        """Count position by position, since one count takes one token of a slot."""
         firsts, last = self._put(drafts.firsts), drafts.last_kept(tokens)
-        for place in range(int(drafts.offsets.max()) + 1):
-            rows = firsts + place
+        for position in range(int(drafts.offsets.max()) + 1):
+            rows = firsts + position
             is_kept = rows <= last
             rows = torch.where(is_kept, rows, firsts)
             self._counts.count(torch.where(is_kept, slots[rows], -1), tokens[rows].to(torch.int32))
@@ -185,15 +185,15 @@ class EditBatch:
 
     def _masks(self, masks: Sequence[Mask]) -> TokenMasks | None:
         """Masks of any length; tokens past the end of one are disallowed."""
-        given = {place: mask for place, mask in enumerate(masks) if isinstance(mask, np.ndarray)}
+        given = {row: mask for row, mask in enumerate(masks) if isinstance(mask, np.ndarray)}
         if not given:
             return None
         bits = np.zeros((len(given), -(-self._vocab_size // 8)), dtype=np.uint8)
         index = np.full(len(masks), -1, dtype=np.int32)
-        for number, (place, mask) in enumerate(given.items()):
+        for number, (row, mask) in enumerate(given.items()):
             data = mask[: bits.shape[1]]
             bits[number, : len(data)] = data
-            index[place] = number
+            index[row] = number
         return TokenMasks(self._put(bits), self._put(index))
 
     def _put(self, values: NDArray[Any]) -> Tensor:

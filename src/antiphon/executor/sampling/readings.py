@@ -26,7 +26,7 @@ class Wanted:
 
     probes: list[int] = field(default_factory=list)  # entries
     prompts: list[tuple[int, int]] = field(default_factory=list)  # entries and how many tokens of each are read
-    drawn: list[int] = field(default_factory=list)  # places among the sampling entries
+    drawn: list[int] = field(default_factory=list)  # indexes among the sampling entries
     rows: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)  # of probes and prompts; drawn tokens come later
     num_top: int = 0  # the most that any of the rows asks for
@@ -51,11 +51,11 @@ def wanted(plan: StepPlan, step: StepEntries) -> Wanted:
         found.tokens.extend(predicted)
         has_ranks |= request.params.prompt_top_logprobs is not None
         tops.append(num_prompt_top(plan, entry) if predicted else 0)
-    for place, entry in enumerate(step.sample_entries):
+    for index, entry in enumerate(step.sample_entries):
         count = plan.requests[entry].params.logprobs
         if count is not None:
-            found.drawn.append(place)
-            found.rows.append(place if step.sample_rows is None else step.sample_rows[place])
+            found.drawn.append(index)
+            found.rows.append(index if step.sample_rows is None else step.sample_rows[index])
             tops.append(count)
     return Wanted(found.probes, found.prompts, found.drawn, found.rows, found.tokens, max(tops), has_ranks)
 
@@ -131,11 +131,11 @@ class Readings:
         result.logprobs = [0.0] * len(result.tokens)
         result.top_logprobs = [None] * len(result.tokens)
         values = transfer[self._values][first:].tolist()
-        for index, place in enumerate(self._wanted.drawn):
-            result.logprobs[place] = values[index]
-            count = self._plan.requests[self._step.sample_entries[place]].params.logprobs
+        for number, index in enumerate(self._wanted.drawn):
+            result.logprobs[index] = values[number]
+            count = self._plan.requests[self._step.sample_entries[index]].params.logprobs
             if count:
-                result.top_logprobs[place] = self._pairs(transfer, first + index, first + index + 1, count)[0]
+                result.top_logprobs[index] = self._pairs(transfer, first + number, first + number + 1, count)[0]
 
 
 class BeamReadings:
@@ -143,11 +143,11 @@ class BeamReadings:
 
     def __init__(self, plan: StepPlan, step: StepEntries, logits: Tensor, transfer: Transfer) -> None:
         widths = {
-            place: beam.width + 1
-            for place, entry in enumerate(step.sample_entries)
+            index: beam.width + 1
+            for index, entry in enumerate(step.sample_entries)
             if (beam := plan.requests[entry].beam) is not None
         }
-        self._widths = {step.sample_entries[place]: width for place, width in widths.items()}
+        self._widths = {step.sample_entries[index]: width for index, width in widths.items()}
         if not widths:
             return
         if len(widths) < len(logits):

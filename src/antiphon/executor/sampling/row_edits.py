@@ -55,8 +55,8 @@ class RowEdits:
     def _opening(self, num_ahead: int = 0) -> int:
         """The token of a transcript's opening that is next, or -1 after the opening."""
         request = self.request
-        place = request.num_output_tokens + num_ahead
-        return -1 if request.rules is None or place >= len(request.rules.opening) else place
+        position = request.num_output_tokens + num_ahead
+        return -1 if request.rules is None or position >= len(request.rules.opening) else position
 
     def mask(self) -> NDArray[Any] | None:
         """The grammar's mask for the next token, if it has one. Raises what the grammar raises."""

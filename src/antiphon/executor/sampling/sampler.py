@@ -30,7 +30,7 @@ class SampledRows(Protocol):
     ) -> tuple[Tensor, Tensor | None]:
         """Draw a token for each of these rows with its parameters, as `ops.sample` does, and keep it as the last.
 
-        With drafts, a row stands there once for each of its places; the last token that it keeps is its last.
+        With drafts, a row comes once for each token that it may keep; the last one that it keeps is its last.
         """
 
 
@@ -174,12 +174,12 @@ class Sampler:
         A draft is not followed to a row whose edits fail: the next step will show whether the request gets there.
         """
         drafts = step.drafts
-        ahead = None if drafts is None else [drafts.ahead(plan, place) for place in range(len(rows))]
+        ahead = None if drafts is None else [drafts.ahead(plan, index) for index in range(len(rows))]
         edits, failures = self._edits.build(rows.tolist(), masks, ahead)
         if edits:
             ops.edit_logits(logits, edits)
         if drafts is not None:
-            for place in [place for place in failures if drafts.offsets[place]]:
-                drafts.end_before(place)
-                del failures[place]
-        return {step.sample_entries[place]: f"{type(error).__name__}: {error}" for place, error in failures.items()}
+            for index in [index for index in failures if drafts.offsets[index]]:
+                drafts.end_before(index)
+                del failures[index]
+        return {step.sample_entries[index]: f"{type(error).__name__}: {error}" for index, error in failures.items()}

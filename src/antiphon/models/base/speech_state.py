@@ -128,8 +128,8 @@ def flatten(rows: Sequence[Sequence[int]], device: torch.device) -> FlatRows:
     positions = torch.cat([torch.arange(size, dtype=torch.int32) for size in sizes])
     starts = torch.zeros(len(rows) + 1, dtype=torch.int32)
     starts[1:] = lengths.cumsum(0)
-    placed = [upload(tensor, device) for tensor in (ids, positions, starts, lengths)]
-    return FlatRows(placed[0], placed[1], placed[2], placed[3], max(sizes))
+    parts = [upload(tensor, device) for tensor in (ids, positions, starts, lengths)]
+    return FlatRows(parts[0], parts[1], parts[2], parts[3], max(sizes))
 
 
 #: Applies a function of one state to several: to each by itself, or to all of them joined.

@@ -33,9 +33,9 @@ Make = Callable[[], list[Request]]
 @pytest.fixture
 def device() -> Iterator[Device]:
     """In fp32, so that tokens are the CPU's."""
-    place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    target = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(place, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
 
 
 def expected(make: Make) -> list[tuple[Any, ...]]:
@@ -158,11 +158,11 @@ def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_request(device: Device, kind: str) -> None:
-    check(device, lambda: [made for place in (0, 2) for made in KINDS[kind](f"{kind} {place}", PROMPTS[place])])
+    check(device, lambda: [made for index in (0, 2) for made in KINDS[kind](f"{kind} {index}", PROMPTS[index])])
 
 
 def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guesses that are right up to a place, of requests with edits and without; the lengths of rows follow them."""
+    """Guesses that are right up to a position, of requests with edits and without; the lengths of rows follow them."""
 
     def make() -> list[Request]:
         return [
@@ -179,9 +179,9 @@ def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.Monke
     core, executor = device_core(device, layers=LAYERS)
     core.slots[MODEL].depth = 1
     requests = make()
-    for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
+    for index, (made, answer) in enumerate(zip(requests, answers, strict=True)):
         made.speculates = made.id != "plain"
-        made.guess = [token + (at == 3 and place % 2 == 0) for at, token in enumerate(answer[0])]
+        made.guess = [token + (at == 3 and index % 2 == 0) for at, token in enumerate(answer[0])]
     run(core, requests)
     for made, answer in zip(requests, answers, strict=True):
         assert made.output == answer[0], made.id
@@ -213,9 +213,9 @@ def test_drafts_that_the_graph_verifies(device: Device, monkeypatch: pytest.Monk
     core, executor = device_core(device, layers=LAYERS)
     core.slots[MODEL].depth = depth
     requests = make()
-    for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
+    for index, (made, answer) in enumerate(zip(requests, answers, strict=True)):
         made.speculates = made.id != "plain"
-        made.guess = [token + (at == 3 and place % 2 == 0) for at, token in enumerate(answer[0])]
+        made.guess = [token + (at == 3 and index % 2 == 0) for at, token in enumerate(answer[0])]
     run(core, requests)
     for made, answer in zip(requests, answers, strict=True):
         assert made.output == answer[0], made.id

@@ -41,9 +41,9 @@ Logits = dict[tuple[str, int], Tensor]
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    place = torch.device("cuda", 0) if ON_CARD else torch.device("cpu")
+    target = torch.device("cuda", 0) if ON_CARD else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(place, ops.get_backend("triton"), HALF, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), HALF, DeviceLimits("a card", 0, 4))
 
 
 def half_model(device: Device) -> CausalLM:
@@ -82,8 +82,8 @@ def invariant_core(device: Device, config: SchedulerConfig) -> tuple[EngineCore,
     draw = executor._sampler.draw
 
     def watched(plan: Any, step: Any, logits: Tensor, *arguments: Any, **options: Any) -> Any:
-        for place, entry in enumerate(step.sample_entries):
-            row = place if step.sample_rows is None else step.sample_rows[place]
+        for index, entry in enumerate(step.sample_entries):
+            row = index if step.sample_rows is None else step.sample_rows[index]
             seen[plan.requests[entry].id, plan.starts[entry] + plan.counts[entry]] = logits[row].clone()
         return draw(plan, step, logits, *arguments, **options)
 
@@ -96,7 +96,7 @@ def alone(device: Device) -> tuple[Request, Logits]:
     made = request("watched", WATCHED, max_tokens=LENGTH)
     run(core, [made])
     executor.close()
-    assert sorted(seen) == [("watched", len(WATCHED) + place) for place in range(LENGTH)]
+    assert sorted(seen) == [("watched", len(WATCHED) + index) for index in range(LENGTH)]
     return made, seen
 
 

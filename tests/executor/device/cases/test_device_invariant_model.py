@@ -40,8 +40,8 @@ def test_answers_are_those_of_the_request_alone(quantize: str | None) -> None:
     with Engine(loaded, config=EngineConfig(**common, chunk_tokens=100)) as engine:
         for batch in BATCHES:
             answers = engine.generate(every[:batch], params)
-            for place, alone in enumerate(expected):
-                answer = answers[place]
-                assert answer.token_ids == alone.token_ids, (batch, place)
-                assert answer.logprobs == alone.logprobs and answer.top_logprobs == alone.top_logprobs, (batch, place)
+            for index, alone in enumerate(expected):
+                answer = answers[index]
+                assert answer.token_ids == alone.token_ids, (batch, index)
+                assert answer.logprobs == alone.logprobs and answer.top_logprobs == alone.top_logprobs, (batch, index)
             assert batch == BATCHES[0] or answers[0].cached_tokens > 0

@@ -43,9 +43,9 @@ class Compiler(AheadCompiler):
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    target = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(place, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
 
 
 @pytest.fixture
