@@ -35,8 +35,8 @@ def test_a_catalog_model(
     monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path / "home"))
     file = tmp_path / "file"
     file.write_text("hello\n")
-    places = {"FILE": str(file), "OUT": str(tmp_path / "x.wav")}
-    outcome = invoke(*(places.get(part, part) for part in arguments))
+    paths = {"FILE": str(file), "OUT": str(tmp_path / "x.wav")}
+    outcome = invoke(*(paths.get(part, part) for part in arguments))
     assert_refused(outcome, complaint)
     assert outcome.err.count("\n") == 1
     assert not (tmp_path / "home").exists()
@@ -75,8 +75,8 @@ def test_a_folder_is_rejected_before_its_weights_are_read(
     monkeypatch.setattr(loading, "build_model", lambda _: pytest.fail("the weights were read"))
     file = tmp_path / "file"
     file.write_text("hello\n")
-    places = {"FILE": str(file), "OUT": str(tmp_path / "x.wav"), "MODEL": str(tiny_llama)}
-    outcome = invoke(*(places.get(part, part) for part in arguments))
+    paths = {"FILE": str(file), "OUT": str(tmp_path / "x.wav"), "MODEL": str(tiny_llama)}
+    outcome = invoke(*(paths.get(part, part) for part in arguments))
     assert_refused(outcome, f"tiny-llama is a language model; {needed}")
 
 

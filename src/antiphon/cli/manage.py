@@ -100,8 +100,8 @@ def _table(server: dict[str, Any]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
-            cell.rjust(width) if place in RIGHT else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if index in RIGHT else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     ]
@@ -149,6 +149,6 @@ def duration(seconds: float) -> str:
     """In the two largest units, as 1h 5m."""
     whole = max(0, round(seconds))
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
-    first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
     shown = [f"{count}{unit}" for count, unit in parts[first : first + 2]]
-    return " ".join(part for place, part in enumerate(shown) if not place or not part.startswith("0"))
+    return " ".join(part for index, part in enumerate(shown) if not index or not part.startswith("0"))

@@ -60,7 +60,7 @@ def check_destination(output: str | None, play: bool) -> None:
         check_writable(Path(str(output)))
 
 
-class Sink(Protocol):
+class SoundSink(Protocol):
     """A destination of samples. `close` completes it; `abandon` releases it after a failure and never raises."""
 
     def write(self, samples: Floats) -> None: ...
@@ -205,7 +205,7 @@ class Sinks:
         self._format = format_
         self._play = play
         self._rate = rate
-        self._sinks: list[Sink] = []
+        self._sinks: list[SoundSink] = []
 
     def write(self, samples: Floats) -> None:
         if not self._sinks:

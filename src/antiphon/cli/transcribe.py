@@ -272,7 +272,7 @@ class _Screen:
 
     def show(self, update: LiveUpdate) -> None:
         if self._is_terminal:
-            # Erase the old tail, write the final text, save the cursor's place, write the new tail dimly.
+            # Erase the old tail, write the final text, save the cursor's position, write the new tail dimly.
             sys.stdout.write(f"\x1b[J{update.text}\x1b7\x1b[2m{update.tail}\x1b[0m\x1b8")
         else:
             sys.stdout.write(update.text)

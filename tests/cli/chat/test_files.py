@@ -74,7 +74,7 @@ class TestTranscript:
         assert complaint in str(raised.value) and str(path) in str(raised.value)
         assert state == a_chat()  # nothing is changed by a load that fails
 
-    def test_places_that_cannot_be_written(self, tmp_path: Path) -> None:
+    def test_paths_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError, match=r"cannot write .*: No such file or directory"):
             transcript.save(tmp_path / "no" / "chat.json", a_chat(), "parrot")
         with pytest.raises(InvalidRequestError, match="exists and is not a saved conversation"):

@@ -209,6 +209,20 @@ def test_one_of_several_servers_does_not_answer(home: Path, invoke: Invoke) -> N
             assert invoke("stop", "default-chat")[:2] == (0, "m unloaded, 2.5 MB freed\n")
 
 
+@pytest.mark.parametrize("name", ["m:latest", "default-chat:latest"])
+def test_the_server_that_holds_a_model_is_found_by_a_tagged_name(home: Path, invoke: Invoke, name: str) -> None:
+    """As the routes of the server take it."""
+    with stub_server({}) as holder, stub_server({}) as other:
+        holder.routes["/admin/models"] = as_json(models(card()))
+        other.routes["/admin/models"] = as_json(models(card("another", aliases=[])))
+        holder.routes["/admin/models/unload"] = as_json(card(state="unloaded", charged_bytes=0))
+        with (
+            published(LocalServer(holder.url, os.getpid(), TOKEN)),
+            published(LocalServer(other.url, os.getpid(), TOKEN)),
+        ):
+            assert invoke("stop", name)[:2] == (0, "m unloaded, 2.5 MB freed\n")
+
+
 def test_a_model_in_use_is_unloaded_by_force(home: Path, invoke: Invoke) -> None:
     def unload(request: object) -> object:
         is_forced = request.json()["force"]  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 from antiphon.cli.remote import client as client_module
 from antiphon.cli.remote.address import ServerAddress, chosen_server, key_in
 from antiphon.cli.remote.client import Client, ServerError
-from antiphon.cli.remote.events import EventStream
+from antiphon.cli.remote.events import AnswerEvents
 from antiphon.cli.remote.model import RemoteModel
 from antiphon.errors import InvalidRequestError
 from support.server.stub_server import (
@@ -197,7 +197,7 @@ def test_events_that_arrive_in_odd_pieces() -> None:
     """Also: carriage returns, comments, other fields, and no blank after the colon."""
     data = b"".join([b": hello\r\n\r\n", b"event: x\r\n", *chat_events("hé", "llo")]).replace(b"\n", b"\r\n")
     data = data.replace(b"data: ", b"data:")
-    pieces = [data[place : place + 7] for place in range(0, len(data), 7)]
+    pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
     with stub_server({"/v1/chat/completions": streamed(*pieces)}) as server:
         assert ask(server.url) == "héllo"
 
@@ -263,4 +263,4 @@ def test_an_event_stream_needs_its_type() -> None:
     with stub_server({"/x": as_json({})}) as server:
         client = Client(ServerAddress.parse(server.url))
         with pytest.raises(ServerError, match="other content"):
-            EventStream(client, client.get("/x"))
+            AnswerEvents(client, client.get("/x"))

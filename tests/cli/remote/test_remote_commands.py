@@ -302,7 +302,7 @@ def wav_stream(samples: bytes) -> list[bytes]:
         writer.setframerate(RATE)
     header = file.getvalue()
     data = header[:4] + b"\xff\xff\xff\xff" + header[8:40] + b"\xff\xff\xff\xff" + samples
-    return [data[:3], data[3:43], *(data[place : place + 999] for place in range(43, len(data), 999))]
+    return [data[:3], data[3:43], *(data[start : start + 999] for start in range(43, len(data), 999))]
 
 
 SAMPLES = bytes(range(256)) * 100

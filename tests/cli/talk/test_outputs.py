@@ -1,4 +1,4 @@
-"""Where answers go: the places of a recording, and a speaker."""
+"""Where answers go: the positions of a recording, and a speaker."""
 
 from __future__ import annotations
 

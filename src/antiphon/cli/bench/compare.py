@@ -51,9 +51,9 @@ def compare(
                 check_workloads(one, other)
             name = f"{label}{load}"
             comparisons.append(RunComparison(name, compare_results(one, other, allowed, metric or DEFAULT_METRICS)))
-    for place, comparison in enumerate(comparisons):
+    for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
-            print(f"{chr(10) * bool(place)}{comparison.label}")
+            print(f"{chr(10) * bool(index)}{comparison.label}")
         print(comparison_table(comparison.rows))
     if html is not None:
         write_text(html, compare_report(list(zip(labels, files, strict=True)), comparisons, tolerance))

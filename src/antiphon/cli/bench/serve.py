@@ -143,10 +143,10 @@ def serve(
     check_outputs(output, html)
     where = BenchTarget(base_url, model, None if api_key_file is None else _read_key(api_key_file), timeout)
     results = []
-    for place, load in enumerate(loads):
+    for index, load in enumerate(loads):
         progress = Progress(num_requests)
         # Prompts of their own: those of the load before are in the server's prefix cache.
-        own = replace(workload, arrivals=load, seed=seed + place)
+        own = replace(workload, arrivals=load, seed=seed + index)
         results.append(bench_serve(where, own, objectives, progress.step))
         progress.end()
         print(result_table(results[-1]), end="\n\n" if len(loads) > 1 else "\n")

@@ -24,7 +24,7 @@ KEYS = (
 )
 
 
-class Outcome(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command says, and what the chat does next."""
 
     lines: list[str]
@@ -39,7 +39,7 @@ class Command:
     name: str
     argument: str
     help: str
-    run: Callable[[ChatState, str, str], Outcome]
+    run: Callable[[ChatState, str, str], CommandResult]
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -50,7 +50,7 @@ def parse(text: str) -> tuple[str, str] | None:
     return match["name"].lower(), (match["argument"] or "").strip()
 
 
-def run(state: ChatState, model: str, name: str, argument: str) -> Outcome:
+def run(state: ChatState, model: str, name: str, argument: str) -> CommandResult:
     """Run a command; an unknown one, or one that cannot be done, is an InvalidRequestError."""
     command = COMMANDS.get(ALIASES.get(name, name))
     if command is None:
@@ -62,58 +62,60 @@ def run(state: ChatState, model: str, name: str, argument: str) -> Outcome:
     return command.run(state, model, argument)
 
 
-def _help(state: ChatState, model: str, argument: str) -> Outcome:
+def _help(state: ChatState, model: str, argument: str) -> CommandResult:
     rows = [(f"/{command.name} {command.argument}".rstrip(), command.help) for command in COMMANDS.values()]
-    return Outcome([*(f"{usage:<20}{text}" for usage, text in rows), *KEYS])
+    return CommandResult([*(f"{usage:<20}{text}" for usage, text in rows), *KEYS])
 
 
-def _save(state: ChatState, model: str, argument: str) -> Outcome:
+def _save(state: ChatState, model: str, argument: str) -> CommandResult:
     path = _path("save", argument)
     replaced = transcript.save(path, state, model)
     what = counted(len(state.messages), "message")
-    return Outcome([f"Saved {what} to {path}{', replacing an older conversation' if replaced else ''}."])
+    return CommandResult([f"Saved {what} to {path}{', replacing an older conversation' if replaced else ''}."])
 
 
-def _load(state: ChatState, model: str, argument: str) -> Outcome:
+def _load(state: ChatState, model: str, argument: str) -> CommandResult:
     path = _path("load", argument)
     held_with = transcript.load(path, state)
     other = "" if held_with == model else f" It was held with {held_with}; {model} continues it."
-    return Outcome([f"Loaded {counted(len(state.messages), 'message')} from {path}.{other}"])
+    return CommandResult([f"Loaded {counted(len(state.messages), 'message')} from {path}.{other}"])
 
 
-def _set(state: ChatState, model: str, argument: str) -> Outcome:
+def _set(state: ChatState, model: str, argument: str) -> CommandResult:
     if not argument:
-        return Outcome([*settings.shown(state), f"`/set NAME {settings.DEFAULT}` restores the model's own setting."])
+        return CommandResult(
+            [*settings.shown(state), f"`/set NAME {settings.DEFAULT}` restores the model's own setting."]
+        )
     name, _, value = argument.partition(" ")
     if not value.strip():
         raise InvalidRequestError(f"/set {name} needs a value; /set alone shows the settings")
     settings.set_value(state, name, value.strip())
-    return Outcome([f"{name} is now {value.strip()}."])
+    return CommandResult([f"{name} is now {value.strip()}."])
 
 
-def _regen(state: ChatState, model: str, argument: str) -> Outcome:
+def _regen(state: ChatState, model: str, argument: str) -> CommandResult:
     if state.without_last_turn() is None:
         raise InvalidRequestError("there is no message to answer again yet")
-    return Outcome([], regenerates=True)
+    return CommandResult([], regenerates=True)
 
 
-def _system(state: ChatState, model: str, argument: str) -> Outcome:
+def _system(state: ChatState, model: str, argument: str) -> CommandResult:
     if not argument:
-        return Outcome([state.system or "There is no system message."])
+        return CommandResult([state.system or "There is no system message."])
     if argument in NOTHING:
         state.system = None
-        return Outcome(["System message removed."])
+        return CommandResult(["System message removed."])
     state.system = argument
-    return Outcome(["System message set."])
+    return CommandResult(["System message set."])
 
 
-def _clear(state: ChatState, model: str, argument: str) -> Outcome:
+def _clear(state: ChatState, model: str, argument: str) -> CommandResult:
     state.messages.clear()
-    return Outcome(["Conversation cleared."])
+    return CommandResult(["Conversation cleared."])
 
 
-def _exit(state: ChatState, model: str, argument: str) -> Outcome:
-    return Outcome([], ends=True)
+def _exit(state: ChatState, model: str, argument: str) -> CommandResult:
+    return CommandResult([], ends=True)
 
 
 def _path(command: str, argument: str) -> Path:

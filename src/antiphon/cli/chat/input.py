@@ -11,7 +11,7 @@ PROMPT = "> "
 QUOTES = '"""'
 
 
-class Reader(Protocol):
+class MessageReader(Protocol):
     """Where messages come from. `read` raises EOFError at the end, and KeyboardInterrupt on Ctrl-C."""
 
     is_interactive: bool

@@ -13,7 +13,7 @@ from antiphon import environment
 from antiphon.cli.answers import AnswerStats, AnswerStream, ChatModel
 from antiphon.cli.chat import commands
 from antiphon.cli.chat.history import FILE_NAME, HistoryFile
-from antiphon.cli.chat.input import LineReader, Reader, quoted
+from antiphon.cli.chat.input import LineReader, MessageReader, quoted
 from antiphon.cli.chat.output import AnswerWriter, PlainWriter, without_echo
 from antiphon.cli.chat.state import ChatState, Message
 from antiphon.errors import AntiphonError, ContextLengthError
@@ -54,7 +54,7 @@ class Chat:
     """One conversation with one model."""
 
     def __init__(
-        self, model: ChatModel, state: ChatState, reader: Reader, make_writer: Callable[[], AnswerWriter]
+        self, model: ChatModel, state: ChatState, reader: MessageReader, make_writer: Callable[[], AnswerWriter]
     ) -> None:
         self.model = model
         self.state = state

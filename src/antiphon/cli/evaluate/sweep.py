@@ -44,8 +44,8 @@ def run_sweep(
             raise
     finally:
         progress.end()
-    places = {str(setting): place for place, setting in enumerate(settings)}
-    rows.sort(key=lambda row: places[row.label])
+    labels = [str(setting) for setting in settings]
+    rows.sort(key=lambda row: labels.index(row.label))
     options = request.task.options.as_json()
     result = sweep_result(request.model, request.data, sweep, rows, options, len(settings))
     if output is not None:

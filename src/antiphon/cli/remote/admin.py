@@ -41,9 +41,11 @@ class AdminServer:
         return card
 
     def holds(self, model: str) -> bool:
-        """Whether the server knows a model of that name or alias and has it in memory."""
-        cards = (card for card in self.models()["models"] if is_resident(card))
-        return any(model == card["name"] or model in card["aliases"] for card in cards)
+        """Whether a model of that name or alias, also with `:latest`, is in the server's memory."""
+        names = {
+            name for card in self.models()["models"] if is_resident(card) for name in (card["name"], *card["aliases"])
+        }
+        return model in names or model.removesuffix(":latest") in names
 
 
 def is_resident(card: dict[str, Any]) -> bool:

@@ -46,21 +46,21 @@ class Client:
         for open_socket in list(self._sockets):
             _shut_down(open_socket)
 
-    def get(self, path: str) -> Response:
+    def get(self, path: str) -> ServerResponse:
         return self._exchange("GET", path, None, {})
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Response:
+    def post(self, path: str, body: Mapping[str, Any]) -> ServerResponse:
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
         return self._exchange("POST", path, data, {"Content-Type": "application/json"})
 
-    def send(self, path: str, content: Iterable[bytes], size: int, content_type: str) -> Response:
+    def send(self, path: str, content: Iterable[bytes], size: int, content_type: str) -> ServerResponse:
         """POST `size` bytes that come in pieces."""
         headers = {"Content-Type": content_type, "Content-Length": str(size)}
         return self._exchange("POST", path, content, headers)
 
     def _exchange(
         self, method: str, path: str, body: bytes | Iterable[bytes] | None, headers: dict[str, str]
-    ) -> Response:
+    ) -> ServerResponse:
         """The answer, its body unread. An answer that is not a success is raised."""
         connection = self._connect()
         raw = connection.sock
@@ -76,7 +76,7 @@ class Client:
             if isinstance(error, OSError | http.client.HTTPException | ValueError):
                 raise self._broken(error) from error
             raise
-        response = Response(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
+        response = ServerResponse(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
         if not 200 <= answer.status < 300:
             with response:
                 raise self._rejection(method, path, response)
@@ -120,7 +120,7 @@ class Client:
             return ServerError(f"{url} does not answer as an HTTP server; {_https_hint(self.address)}")
         return ServerError(f"the connection to {url} failed: {error}; try again")
 
-    def _rejection(self, method: str, path: str, response: Response) -> ServerError:
+    def _rejection(self, method: str, path: str, response: ServerResponse) -> ServerError:
         url, status = self.address.url, response.status
         message = error_message(response.head(MAX_ERROR_BYTES))
         if 300 <= status < 400:
@@ -193,7 +193,7 @@ def error_message(data: bytes) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-class Response:
+class ServerResponse:
     """An answer whose body is read as it arrives. Closing it ends the connection, which cancels the request."""
 
     def __init__(
@@ -284,7 +284,7 @@ class Response:
         self._connection.close()
         self._on_close()
 
-    def __enter__(self) -> Response:
+    def __enter__(self) -> ServerResponse:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from antiphon.cli.remote.client import Client, Response, ServerError
+from antiphon.cli.remote.client import Client, ServerError, ServerResponse
 
 END = "[DONE]"
 
 
-class EventStream:
+class AnswerEvents:
     """The JSON objects of an event stream. `is_done` once the server has said that there are no more.
 
     Iterating again goes on where the last iteration stopped; after `close` it ends.
     """
 
-    def __init__(self, client: Client, response: Response) -> None:
+    def __init__(self, client: Client, response: ServerResponse) -> None:
         self._url = client.address.url
         self._response = response
         self._pieces = iter(response)

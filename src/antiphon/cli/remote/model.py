@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.cli.answers import AnswerStats
 from antiphon.cli.remote.client import Client, ServerError
-from antiphon.cli.remote.events import EventStream
+from antiphon.cli.remote.events import AnswerEvents
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 CANCELLED = "cancelled"
@@ -49,7 +49,7 @@ class RemoteAnswer:
         self._usage: Mapping[str, Any] = {}
         self._num_pieces = 0
         self._is_cancelled = False
-        self._events = EventStream(client, client.post(path, body))
+        self._events = AnswerEvents(client, client.post(path, body))
 
     def __iter__(self) -> Iterator[str]:
         for _, text in self.samples():

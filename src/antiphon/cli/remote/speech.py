@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import typer
 
 from antiphon.cli.remote.address import ServerAddress
-from antiphon.cli.remote.client import Client, Response, ServerError
+from antiphon.cli.remote.client import Client, ServerError, ServerResponse
 from antiphon.cli.remote.given import Given
 from antiphon.cli.sound_output import OutputFile, Player, unreadable_note, voice_line
 from antiphon.errors import UsageError
@@ -60,13 +60,13 @@ def speak_remotely(
     )
 
 
-def _unreadable(response: Response) -> str:
+def _unreadable(response: ServerResponse) -> str:
     """What the server says of characters that it could not read."""
     count, runs = (response.header(name) or "" for name in UNREADABLE_HEADERS)
     return unreadable_note(int(count), [unquote(run) for run in runs.split(",")]) if count.isdecimal() else ""
 
 
-def _check_type(server: ServerAddress, response: Response) -> None:
+def _check_type(server: ServerAddress, response: ServerResponse) -> None:
     kind = response.content_type
     if kind.startswith("text/") or kind in ("application/json", "text/event-stream"):
         raise ServerError(f"{server.url} answered with {kind}, not with sound: it does not serve /v1/audio/speech")
@@ -102,20 +102,20 @@ class WavStart:
         if self.is_complete:
             return data
         self.header += data
-        place = 12
-        if len(self.header) >= place and (self.header[:4], self.header[8:12]) != (b"RIFF", b"WAVE"):
+        position = 12
+        if len(self.header) >= position and (self.header[:4], self.header[8:12]) != (b"RIFF", b"WAVE"):
             raise ServerError("the server sent sound that is not a WAV stream")
-        while len(self.header) >= place + 8:
-            name, size = self.header[place : place + 4], int.from_bytes(self.header[place + 4 : place + 8], "little")
-            place += 8
+        while len(self.header) >= position + 8:
+            name, size = struct.unpack_from("<4sI", self.header, position)
+            position += 8
             if name == b"data":
-                samples = self.header[place:]
-                self.header, self.is_complete = self.header[:place], True
+                samples = self.header[position:]
+                self.header, self.is_complete = self.header[:position], True
                 return samples
-            if name == b"fmt " and len(self.header) >= place + 16:
-                self.channels, self.rate = struct.unpack_from("<HI", self.header, place + 2)
-                self.bits = struct.unpack_from("<H", self.header, place + 14)[0]
-            place += size + size % 2
+            if name == b"fmt " and len(self.header) >= position + 16:
+                self.channels, self.rate = struct.unpack_from("<HI", self.header, position + 2)
+                self.bits = struct.unpack_from("<H", self.header, position + 14)[0]
+            position += size + size % 2
         if len(self.header) > MAX_HEADER_BYTES:
             raise ServerError("the server sent sound that is not a WAV stream")
         return b""

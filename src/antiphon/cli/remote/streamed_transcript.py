@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.cli.remote.client import Client, Response, ServerError
-from antiphon.cli.remote.events import EventStream
+from antiphon.cli.remote.client import Client, ServerError, ServerResponse
+from antiphon.cli.remote.events import AnswerEvents
 from antiphon.cli.remote.form import Form
 
 #: Statuses with which servers reject a field or a value that they do not know.
@@ -66,11 +66,11 @@ class TranscriptRequest:
             form = Form(fields, "stdin" if name == "-" else Path(name).name, stream)
             with self.client.send(self.path, form, form.size, form.content_type) as response:
                 if response.content_type == "text/event-stream":
-                    self._read_events(EventStream(self.client, response), put)
+                    self._read_events(AnswerEvents(self.client, response), put)
                 else:
                     self._read_whole(response, put)
 
-    def _read_events(self, events: EventStream, put: Callable[[str], None]) -> None:
+    def _read_events(self, events: AnswerEvents, put: Callable[[str], None]) -> None:
         parts: dict[str, list[Any]] = {"segments": [], "words": []}
         text = written = ""
         content: dict[str, Any] | None = None
@@ -95,7 +95,7 @@ class TranscriptRequest:
             whole = content.get("text", text) if self._is_plain else self._subtitles({**parts, **content})
         _put_more(_closed(whole), written, put)
 
-    def _read_whole(self, response: Response, put: Callable[[str], None]) -> None:
+    def _read_whole(self, response: ServerResponse, put: Callable[[str], None]) -> None:
         """An answer of a server that does not stream, or not this model."""
         if "json" in self.format:
             text = self._rendered(response.json())

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.cli.talk.outputs import Output
-from antiphon.cli.talk.progress import Progress
+from antiphon.cli.talk.outputs import AnswerOutput
+from antiphon.cli.talk.progress import ConversationProgress
 from antiphon.cli.talk.screen import Screen
 from antiphon.errors import AudioError, EngineError
 from antiphon.runtime.voice.events import (
@@ -54,12 +54,12 @@ class Talk:
     If it `is_manual`, `ask` ends the person's turns.
     """
 
-    def __init__(self, session: Session, output: Output, screen: Screen, is_manual: bool = False) -> None:
+    def __init__(self, session: Session, output: AnswerOutput, screen: Screen, is_manual: bool = False) -> None:
         self._session = session
         self._output = output
         self._screen = screen
         self._is_manual = is_manual
-        self._progress = Progress()
+        self._progress = ConversationProgress()
         self._changed = asyncio.Event()
         self._is_last_commit = False  # that of `finish` is under way
         self._last_item: str | None = None
@@ -81,8 +81,8 @@ class Talk:
         match event:
             case SpeechStarted():
                 self._stop_playing()
-            case SoundDelta(place, samples, rate):
-                self._output.play(place.item_id, samples, rate)
+            case SoundDelta(part, samples, rate):
+                self._output.play(part.item_id, samples, rate)
             case ResponseDone(response) if response.error is not None:
                 self.failure = self.failure or response.error[1]
             case BufferCommitted(item_id, _) if self._is_last_commit:

@@ -1,4 +1,4 @@
-"""Where answers are played: a speaker, or the place in a recording where a speaker would have played them."""
+"""Where answers are played: a speaker, or a recording at the positions where a speaker would have played them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Played:
     milliseconds: int
 
 
-class Output(Protocol):
+class AnswerOutput(Protocol):
     def begin(self) -> None:
         """The conversation begins now."""
 

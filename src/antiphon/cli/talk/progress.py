@@ -1,4 +1,4 @@
-"""`Progress`: what of a conversation is going on, by its events."""
+"""`ConversationProgress`: what of a conversation is going on, by its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.runtime.voice.events import (
 )
 
 
-class Progress:
+class ConversationProgress:
     """`is_idle` once everything that was said so far has been understood and answered."""
 
     def __init__(self) -> None:

@@ -173,10 +173,10 @@ def session_event(wire: Mapping[str, Any]) -> SessionEvent | None:
         case "response.created":
             return events.ResponseStarted(_response(wire["response"]))
         case "response.output_audio_transcript.delta":
-            return events.SpokenTextDelta(_place(wire), wire["delta"])
+            return events.SpokenTextDelta(_part(wire), wire["delta"])
         case "response.output_audio.delta":
             samples = to_floats(base64.b64decode(wire["delta"]), "s16le")
-            return events.SoundDelta(_place(wire), samples, WIRE_RATE)
+            return events.SoundDelta(_part(wire), samples, WIRE_RATE)
         case "response.done":
             return events.ResponseDone(_response(wire["response"]))
         case "error":
@@ -186,7 +186,7 @@ def session_event(wire: Mapping[str, Any]) -> SessionEvent | None:
     return None
 
 
-def _place(wire: Mapping[str, Any]) -> PartPlace:
+def _part(wire: Mapping[str, Any]) -> PartPlace:
     return PartPlace(wire["response_id"], wire["item_id"], wire["output_index"], wire["content_index"])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.cli.audio_devices import audio_devices
 from antiphon.cli.talk.loop import BLOCK, Session, Talk
-from antiphon.cli.talk.outputs import FileOutput, Output, SpeakerOutput
+from antiphon.cli.talk.outputs import AnswerOutput, FileOutput, SpeakerOutput
 from antiphon.cli.talk.screen import Screen
 from antiphon.errors import AudioError, EngineError
 
@@ -49,7 +49,7 @@ class Setup:
 async def converse(session: Session, setup: Setup) -> None:
     """Until the recording has been answered, or the person ends it."""
     clock = asyncio.get_running_loop().time
-    output: Output = SpeakerOutput() if setup.output is None else FileOutput(setup.output, clock)
+    output: AnswerOutput = SpeakerOutput() if setup.output is None else FileOutput(setup.output, clock)
     screen = Screen(setup.shows_waterfall)
     try:
         talk = Talk(session, output, screen, setup.is_manual)
@@ -59,7 +59,7 @@ async def converse(session: Session, setup: Setup) -> None:
         output.close()
 
 
-async def _run(talk: Talk, setup: Setup, screen: Screen, output: Output) -> None:
+async def _run(talk: Talk, setup: Setup, screen: Screen, output: AnswerOutput) -> None:
     following = asyncio.create_task(talk.follow())
     output.begin()
     if setup.recording is not None:
