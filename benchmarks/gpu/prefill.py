@@ -25,11 +25,11 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
 from antiphon.ops.cache import OFFSET_UNIT
-from antiphon.ops.triton.launch import AttentionTile
+from antiphon.ops.triton.launch import QueryTile
 from antiphon.ops.triton.pages import query_tiles
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.limits import seconds
-from antiphon.ops.triton.program.prompt_step import PromptStep
+from antiphon.ops.triton.program.prompt_step import LoweredPromptStep
 
 REQUESTS, LENGTH, LAYERS, PAGE = 8, 1024, 3, 16
 
@@ -44,7 +44,7 @@ def graph_seconds(run: Callable[[], None], repeats: int = 1) -> float:
 
 
 @torch.inference_mode()
-def make_step(model: CausalLM, requests: int, length: int, device: Device) -> PromptStep:
+def make_step(model: CausalLM, requests: int, length: int, device: Device) -> LoweredPromptStep:
     """A step of whole prompts, with its words and block tables in place."""
     layouts = [CacheLayout(group, PAGE, device.compute_type, device.compute_type) for group in model.cache_groups()]
     blocks, unit = -(-length // PAGE), layouts[0].block_bytes
@@ -77,11 +77,11 @@ def work(launch: Launch | Call, pairs: int) -> tuple[float, float]:
     return float(sum(tensor.nbytes for tensor in moved)), 0.0
 
 
-def sweep(launch: Launch) -> list[tuple[float, AttentionTile]]:
+def sweep(launch: Launch) -> list[tuple[float, QueryTile]]:
     """The best tiles of the attention kernel, of those that compile, with their times."""
-    launches: dict[AttentionTile, Launch] = {}
+    launches: dict[QueryTile, Launch] = {}
     for (rows, warps), keys, stages in product(((64, 4), (128, 4), (128, 8), (256, 8)), (32, 64, 128), (2, 3, 4)):
-        tile = AttentionTile(max(1, rows // launch.constants["G"]), keys, warps, stages)
+        tile = QueryTile(max(1, rows // launch.constants["G"]), keys, warps, stages)
         tiles = query_tiles(launch.arguments[2], REQUESTS * LENGTH, tile.queries)
         constants = {**launch.constants, "TOKENS": tile.queries, "BT": keys, "STAGES": stages}
         given, grid = (launch.arguments[0], tiles, *launch.arguments[2:]), (len(tiles), launch.grid[1])
@@ -101,7 +101,7 @@ def compiles(launch: Launch) -> bool:
 
 
 @torch.inference_mode()
-def report(step: PromptStep, num_layers: int, swept: bool) -> None:
+def report(step: LoweredPromptStep, num_layers: int, swept: bool) -> None:
     layer, tokens = 0.0, REQUESTS * LENGTH
     first, second = [place for place, launch in enumerate(step.launches) if launch.name == "heads"][:2]
     for launch in step.launches[first:second]:

@@ -24,7 +24,7 @@ from antiphon.ops.triton.quantised.forms import BLOCK, FORMS, GROUP, WIDTH
 from antiphon.ops.triton.quantised.matrix import expand, row_product, vector_product
 from antiphon.ops.triton.quantised.repacking import BlockRows
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 from antiphon.weights.types import TensorType
 
@@ -113,7 +113,7 @@ class Case:
     shape: Shape
     pieces: list[BlockRows]
     rows: int
-    workspace: Workspace
+    workspace: ProductWorkspace
     pdl: bool
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     torch.manual_seed(0)
-    workspace = Workspace("cuda")
+    workspace = ProductWorkspace("cuda")
     pdl = torch.cuda.get_device_capability() >= (9, 0)
     print(f"{torch.cuda.get_device_name()}; shares are of {options.bandwidth} TB/s")
     print(f"{'type':5} {'shape':8} {'rows':>4} {'us':>8} {'floor':>7} {'share':>6} {'error':>8}  tile", flush=True)

@@ -153,7 +153,7 @@ def info(
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
-        from antiphon.ops.program.floor import StepSize
+        from antiphon.ops.program.floor import UniformStep
         from antiphon.runtime.loading.describe import describe_programs
         from antiphon.runtime.loading.describe_step import describe_step
         from antiphon.runtime.loading.machine_limits import GivenLimits
@@ -163,7 +163,7 @@ def info(
         if opened.is_cpu:
             lines = describe_programs(model, step_rows, context, given)
         else:
-            lines = describe_step(model, opened, StepSize(step_rows, context), given)
+            lines = describe_step(model, opened, UniformStep(step_rows, context), given)
         typer.echo("\n".join(["", *lines]))
 
 

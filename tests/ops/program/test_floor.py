@@ -12,7 +12,7 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.ops.program import Recording
-from antiphon.ops.program.floor import StepSize, floor_lines, has_floor, step_floor
+from antiphon.ops.program.floor import UniformStep, floor_lines, has_floor, step_floor
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.weights.formats.open import open_checkpoint
 from support.models.tiny_model import HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LAYERS
@@ -33,7 +33,7 @@ def recording(tiny_llama: str) -> Recording:
 
 
 def test_bytes_and_operations_of_a_step(recording: Recording) -> None:
-    size = StepSize(rows=3, context=40)
+    size = UniformStep(rows=3, context=40)
     kinds = step_floor(recording, size, LIMITS)
     vocabulary = max(one.weight.rows for one in recording.instructions if one.weight is not None)
     num_norms = 2 * LAYERS + 1
@@ -59,13 +59,13 @@ def test_pairs_and_keys_are_those_of_a_mask(window: int | None, sinks: int, cont
         mask[row, max(0, position + 1 - (window or position + 1)) : position + 1] = True
         if window is not None:
             mask[row, : min(sinks, position + 1)] = True
-    pairs, keys = StepSize(3, context, tokens).causal(window, 0 if window is None else sinks)
+    pairs, keys = UniformStep(3, context, tokens).causal(window, 0 if window is None else sinks)
     assert pairs == 3 * int(mask.sum())
     assert keys == 3 * int(mask.any(dim=0).sum())
 
 
 def test_what_limits_a_step(recording: Recording) -> None:
-    size = StepSize(rows=1, context=1)
+    size = UniformStep(rows=1, context=1)
     slow_memory, slow_units = replace(LIMITS, bytes_per_second=1e3), replace(LIMITS, macs_per_second=1e3)
     assert {kind.bound for kind in step_floor(recording, size, slow_memory)} == {"bytes"}
     bounds = {kind.bound for kind in step_floor(recording, size, slow_units) if kind.macs}
@@ -76,8 +76,8 @@ def test_what_limits_a_step(recording: Recording) -> None:
 
 def test_the_table_has_a_line_for_each_kind_and_their_sum(recording: Recording) -> None:
     assert has_floor(recording)
-    kinds = step_floor(recording, StepSize(), LIMITS)
-    heading, columns, *rows, last = floor_lines("decode", recording, StepSize(), LIMITS)
+    kinds = step_floor(recording, UniformStep(), LIMITS)
+    heading, columns, *rows, last = floor_lines("decode", recording, UniformStep(), LIMITS)
     assert "for 1 row after 512 tokens, at 1.0 GB/s and 1.0 GMAC/s" in heading
     assert columns.split()[0] == "INSTRUCTION"
     assert len(rows) == len(kinds)

@@ -10,7 +10,7 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.ops.program import Recording
-from antiphon.ops.program.floor import StepSize, step_floor
+from antiphon.ops.program.floor import UniformStep, step_floor
 from antiphon.ops.program.profile import MachineLimits
 
 
@@ -25,9 +25,9 @@ def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16, in_blocks
 
 def decode_floor(program: Recording, rows: int, context: int, limits: MachineLimits) -> float:
     """Seconds of a step that gives each of `rows` sequences a token after `context` tokens."""
-    return sum(kind.seconds for kind in step_floor(program, StepSize(rows, context), limits))
+    return sum(kind.seconds for kind in step_floor(program, UniformStep(rows, context), limits))
 
 
 def prefill_floor(program: Recording, prompts: int, length: int, limits: MachineLimits) -> float:
     """Seconds for the prompts, all in one step: their operations, or the bytes of the weights if those take longer."""
-    return sum(kind.seconds for kind in step_floor(program, StepSize(prompts, 0, length), limits))
+    return sum(kind.seconds for kind in step_floor(program, UniformStep(prompts, 0, length), limits))

@@ -20,7 +20,7 @@ from antiphon.ops.triton.capture import capture
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.attention_lowering import parts_bytes
 from antiphon.ops.triton.program.choice import Draw
-from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.program.workspace import ALIGNMENT
 
 #: Tokens of a step with drafts that are rows of a decode step. Larger ones, which gain little, are like prompts.
@@ -73,7 +73,7 @@ class DecodeGraphs:
         self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
         slots = len(groups) * -(-8 * largest // ALIGNMENT) * ALIGNMENT  # of chained steps
         self._memory = StepMemory.allocate(largest, max(needed) + slots, max(1 << 14, largest * heads), store.device)
-        self._steps: dict[StepKey, DecodeStep] = {}
+        self._steps: dict[StepKey, LoweredDecodeStep] = {}
         self._graphs: dict[StepKey, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if store.device.type == "cuda" else None
         self._batch: tuple[int, ...] = ()
@@ -144,13 +144,13 @@ class DecodeGraphs:
                 yield from self._lower(count, splits, draw, is_chained=True).variants()
             last = count
 
-    def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
-        return DecodeStep(
+    def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> LoweredDecodeStep:
+        return LoweredDecodeStep(
             self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draw,
             self._pages if is_chained else None,
         )  # fmt: skip
 
-    def _make(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
+    def _make(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> LoweredDecodeStep:
         step = self._lower(count, splits, draw, is_chained)
         if self._pool is not None:
             self._memory.rows.fill_(-1)

@@ -19,7 +19,7 @@ from antiphon.ops.triton.capture import capture
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.costs import LaunchCost, launch_costs
 from antiphon.ops.triton.program.launch import Call, Launch
-from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 
 REPEATS = 20
 #: Clock cycles that the card is kept busy while the host launches a step: some 20 ms.
@@ -47,7 +47,7 @@ class MeasuredStep:
             needed = step_bytes(self.recording, *size, device.compute_type, vocab_size, on)
             memory = StepMemory.allocate(rows, needed, max(1 << 14, rows * max(heads)), target)
             memory.rows.copy_(torch.arange(rows, dtype=torch.int32))
-            self._step = DecodeStep(self.recording, *size, memory, device.compute_type, vocab_size, on)
+            self._step = LoweredDecodeStep(self.recording, *size, memory, device.compute_type, vocab_size, on)
 
     @property
     def launches(self) -> list[Launch | Call]:

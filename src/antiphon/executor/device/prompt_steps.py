@@ -11,7 +11,7 @@ from antiphon.executor.device.rows import DeviceRows
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.gathering import gather_early
-from antiphon.ops.triton.program.prompt_step import PromptStep, PromptWords
+from antiphon.ops.triton.program.prompt_step import LoweredPromptStep, PromptWords
 
 
 class PromptSteps:
@@ -33,7 +33,7 @@ class PromptSteps:
         # Of small sizes too: offsets are chosen by sizes, so that a smaller step may need more than a larger one.
         needed = max(self._make(size).workspace_bytes for size in sizes)
         self._memory = torch.empty(needed, dtype=torch.uint8, device=store.device)
-        self._steps: dict[StepSize, PromptStep] = {}
+        self._steps: dict[StepSize, LoweredPromptStep] = {}
 
     @property
     def workspace_bytes(self) -> int:
@@ -46,7 +46,7 @@ class PromptSteps:
         step.run()
         return step.logits
 
-    def step(self, size: StepSize) -> PromptStep:
+    def step(self, size: StepSize) -> LoweredPromptStep:
         """The step of a size; it reads the words of the last `run`."""
         step = self._steps.get(size)
         if step is None:
@@ -57,6 +57,6 @@ class PromptSteps:
         """Free what steps so far hold."""
         self._steps.clear()
 
-    def _make(self, size: StepSize) -> PromptStep:
+    def _make(self, size: StepSize) -> LoweredPromptStep:
         words = PromptWords(*self._words[: sum(size.lengths)].split(size.lengths))
-        return PromptStep(self._recording, words, self._rows, self._pages, self._memory, self._type, self._card)
+        return LoweredPromptStep(self._recording, words, self._rows, self._pages, self._memory, self._type, self._card)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from antiphon.counted import counted
 from antiphon.ops.program.dimension import as_dim, product
-from antiphon.ops.program.instructions import Attention, Instruction, PagedAttention
+from antiphon.ops.program.instructions import AttentionInstruction, Instruction, PagedAttentionInstruction
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
 from antiphon.weights.types import TORCH_DTYPES
@@ -18,7 +18,7 @@ HEADINGS = ("INSTRUCTION", "COUNT", "MB", "MMAC", "AT BEST µS", "SHARE", "LIMIT
 
 
 @dataclass(frozen=True)
-class StepSize:
+class UniformStep:
     """A step that gives each of `rows` sequences `tokens` tokens, after `context` tokens.
 
     `states` are those of an input that an encoder computes, or that a decoder's cross-attention reads.
@@ -83,7 +83,7 @@ def has_floor(recording: Recording) -> bool:
     return STEP_SYMBOLS.issuperset(recording.symbols)
 
 
-def step_floor(recording: Recording, size: StepSize, limits: MachineLimits) -> list[KindFloor]:
+def step_floor(recording: Recording, size: UniformStep, limits: MachineLimits) -> list[KindFloor]:
     """The kinds of instructions, the one that takes longest first. Those that cost nothing are left out."""
     kinds: dict[str, KindFloor] = {}
     for instruction in recording.instructions:
@@ -109,7 +109,7 @@ def _can_use_int8(instruction: Instruction) -> bool:
     return instruction.is_int8 or is_quantised
 
 
-def instruction_cost(instruction: Instruction, size: StepSize, limits: MachineLimits) -> Cost:
+def instruction_cost(instruction: Instruction, size: UniformStep, limits: MachineLimits) -> Cost:
     """What the instruction costs in a step of that size."""
     symbols = size.symbols()
     rows = as_dim(instruction.rows).value(symbols)
@@ -125,21 +125,21 @@ def instruction_cost(instruction: Instruction, size: StepSize, limits: MachineLi
     return Cost(num_bytes + keys * instruction.bytes_per_key(), macs, rate)
 
 
-def _attended(instruction: Instruction, size: StepSize, symbols: Mapping[str, int]) -> tuple[int, int]:
+def _attended(instruction: Instruction, size: UniformStep, symbols: Mapping[str, int]) -> tuple[int, int]:
     """Pairs of query and key, and keys that are read."""
-    if isinstance(instruction, PagedAttention):
+    if isinstance(instruction, PagedAttentionInstruction):
         if instruction.causal:
             return size.causal(instruction.window, instruction.sink_tokens)
         return size.rows * size.tokens * size.states, size.rows * size.states
-    if isinstance(instruction, Attention):
+    if isinstance(instruction, AttentionInstruction):
         length = as_dim(instruction.q.shape[0]).value(symbols) // size.rows
         if instruction.causal:
-            return StepSize(size.rows, 0, length).causal(None)
+            return UniformStep(size.rows, 0, length).causal(None)
         return size.rows * length * length, size.rows * length
     return 0, 0
 
 
-def floor_lines(name: str, recording: Recording, size: StepSize, limits: MachineLimits) -> Iterator[str]:
+def floor_lines(name: str, recording: Recording, size: UniformStep, limits: MachineLimits) -> Iterator[str]:
     """The floor of a step as a readable table."""
     kinds = step_floor(recording, size, limits)
     total = sum(kind.seconds for kind in kinds)

@@ -87,7 +87,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Embed(Instruction):
+class EmbedInstruction(Instruction):
     kind: ClassVar = "embed"
     ids: Traced
     matrix: Weight
@@ -106,7 +106,7 @@ class Embed(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Linear(Instruction):
+class LinearInstruction(Instruction):
     kind: ClassVar = "linear"
     x: Traced
     matrix: Weight
@@ -128,7 +128,7 @@ class Linear(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AdaptedLinear(Linear):
+class AdaptedLinearInstruction(LinearInstruction):
     """A linear layer in which each token may have an adapter; what adapters cost is not counted."""
 
     kind: ClassVar = "adapted_linear"
@@ -137,7 +137,7 @@ class AdaptedLinear(Linear):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Norm(Instruction):
+class NormInstruction(Instruction):
     """Over the last dimension of [rows, width] or [rows, heads, width]; `total` is x + residual, where there is one."""
 
     kind: ClassVar = "rms_norm"
@@ -161,7 +161,7 @@ class Norm(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rotary(Instruction):
+class RotaryInstruction(Instruction):
     kind: ClassVar = "rotary"
     results: ClassVar = ("q_out", "k_out")
     tables: ClassVar = ("table",)
@@ -174,7 +174,7 @@ class Rotary(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StoreKV(Instruction):
+class StoreInstruction(Instruction):
     kind: ClassVar = "store_kv"
     results: ClassVar = ()
     k: Traced
@@ -191,7 +191,7 @@ class StoreKV(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PrepareHeads(Instruction):
+class HeadsInstruction(Instruction):
     """Norms of queries and keys where there are any, rotary embedding and store, in one pass over the tokens."""
 
     kind: ClassVar = "rotary+store_kv"
@@ -219,7 +219,7 @@ class PrepareHeads(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PagedAttention(Instruction):
+class PagedAttentionInstruction(Instruction):
     kind: ClassVar = "paged_attention"
     q: Traced
     cache: LayerCache
@@ -241,7 +241,7 @@ class PagedAttention(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Attention(Instruction):
+class AttentionInstruction(Instruction):
     kind: ClassVar = "attention"
     q: Traced
     k: Traced
@@ -265,7 +265,7 @@ class Attention(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GatherRows(Instruction):
+class GatherInstruction(Instruction):
     kind: ClassVar = "gather_rows"
     x: Traced
     index: Traced
@@ -273,7 +273,7 @@ class GatherRows(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Add(Instruction):
+class AddInstruction(Instruction):
     """x [..., width] + y, broadcast over the leading dimensions of x."""
 
     kind: ClassVar = "add"
@@ -288,7 +288,7 @@ class Add(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SegmentMean(Instruction):
+class SegmentMeanInstruction(Instruction):
     kind: ClassVar = "segment_mean"
     x: Traced
     seq_start: Traced
@@ -296,14 +296,14 @@ class SegmentMean(Instruction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class L2Normalize(Instruction):
+class UnitRowsInstruction(Instruction):
     kind: ClassVar = "l2_normalize"
     x: Traced
     out: Traced
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Conv1d(Instruction):
+class ConvolutionInstruction(Instruction):
     """Of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
 
     kind: ClassVar = "conv1d"

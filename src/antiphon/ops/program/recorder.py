@@ -104,7 +104,7 @@ class Recorder:
             "embed needs ids in one row",
         )
         out = self._new(ids.shape[0], weight.columns)
-        self._append(instructions.Embed(ids=ids, matrix=weight, scale=float(scale), out=out))
+        self._append(instructions.EmbedInstruction(ids=ids, matrix=weight, scale=float(scale), out=out))
         return out
 
     def linear(
@@ -116,7 +116,7 @@ class Recorder:
         residual: Traced | None = None,
         dtype: torch.dtype | None = None,
     ) -> Traced:
-        return self._linear(instructions.Linear, x, weight, bias, activation, residual, dtype)
+        return self._linear(instructions.LinearInstruction, x, weight, bias, activation, residual, dtype)
 
     def adapted_linear(
         self,
@@ -133,12 +133,12 @@ class Recorder:
             "slots of adapters must be int32 in one row",
         )
         _require(same(slots.shape[0], x.shape[0]), f"{slots.text} slots of adapters for x {x.text}")
-        kind = partial(instructions.AdaptedLinear, adapters=adapters, slots=slots)
+        kind = partial(instructions.AdaptedLinearInstruction, adapters=adapters, slots=slots)
         return self._linear(kind, x, weight, bias, activation, residual)
 
     def _linear(
         self,
-        kind: Callable[..., instructions.Linear],
+        kind: Callable[..., instructions.LinearInstruction],
         x: Traced,
         weight: Weight,
         bias: Tensor | None,
@@ -179,7 +179,7 @@ class Recorder:
         width = x.shape[-1]
         out = self._new(*x.shape, dtype=dtype or (x if total is None else total).dtype)
         self._append(
-            instructions.Norm(
+            instructions.NormInstruction(
                 centred=centred,
                 x=x,
                 gain=self._vector(weight, width, "a norm's weight"),
@@ -228,7 +228,9 @@ class Recorder:
         fits = values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2])
         _require(fits, f"the rotary table is {values.text}")
         q_out, k_out = self._new(*q.shape, dtype=q.dtype), self._new(*k.shape, dtype=k.dtype)
-        self._append(instructions.Rotary(q=q, k=k, positions=positions, table=values, q_out=q_out, k_out=k_out))
+        self._append(
+            instructions.RotaryInstruction(q=q, k=k, positions=positions, table=values, q_out=q_out, k_out=k_out)
+        )
         return q_out, k_out
 
     def store_kv(self, k: Traced, v: Traced, cache: LayerCache, group: GroupBatch) -> None:
@@ -238,7 +240,7 @@ class Recorder:
             same_shape(k.shape, v.shape) and same_shape(k.shape[1:], expected),
             f"keys and values are {k.text} and {v.text}; the pages have {expected}",
         )
-        self._append(instructions.StoreKV(k=k, v=v, cache=cache, group=self._group(group)))
+        self._append(instructions.StoreInstruction(k=k, v=v, cache=cache, group=self._group(group)))
 
     def _bias(self, bias: Tensor | None) -> Any:
         found = self._constant(bias, "an attention bias")
@@ -266,7 +268,7 @@ class Recorder:
         )
         out = self._new(*q.shape, dtype=q.dtype)
         self._append(
-            instructions.PagedAttention(
+            instructions.PagedAttentionInstruction(
                 q=q,
                 cache=cache,
                 group=self._group(group),
@@ -301,7 +303,7 @@ class Recorder:
         )
         out = self._new(*q.shape, dtype=q.dtype)
         self._append(
-            instructions.Attention(
+            instructions.AttentionInstruction(
                 q=q,
                 k=k,
                 v=v,
@@ -346,7 +348,7 @@ class Recorder:
         length = (as_dim(x.shape[1]) + (sum(padding) - kernel)) // stride + 1
         out = self._new(x.shape[0], length if length.symbols else length.constant, outputs)
         self._append(
-            instructions.Conv1d(
+            instructions.ConvolutionInstruction(
                 x=x,
                 filter=self._constant(weight, "a convolution's weight"),
                 bias=self._vector(bias, outputs, "a convolution's bias"),
@@ -372,7 +374,7 @@ class Recorder:
         for tensor in (x, y):
             _require(tensor.dim() < 3 or tensor.is_contiguous(), f"a summand {tensor.text} is not contiguous")
         out = self._new(*x.shape, dtype=torch.promote_types(x.dtype, y.dtype))
-        self._append(instructions.Add(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
+        self._append(instructions.AddInstruction(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
         return out
 
     def gather_rows(self, x: Traced, rows: Traced) -> Traced:
@@ -383,18 +385,18 @@ class Recorder:
         )
         _require(x.dim() == 2, f"rows are gathered from {x.text}")
         out = self._new(rows.shape[0], x.shape[1], dtype=x.dtype)
-        self._append(instructions.GatherRows(x=x, index=rows, out=out))
+        self._append(instructions.GatherInstruction(x=x, index=rows, out=out))
         return out
 
     def segment_mean(self, x: Traced, seq_start: Traced) -> Traced:
         x, starts = self._rows(x, "rows to take means of"), self._starts(seq_start)
         out = self._new(starts.shape[0] - 1, x.shape[1])
-        self._append(instructions.SegmentMean(x=x, seq_start=starts, out=out))
+        self._append(instructions.SegmentMeanInstruction(x=x, seq_start=starts, out=out))
         return out
 
     def l2_normalize(self, x: Traced) -> Traced:
         x = self._rows(x, "rows to normalise")
         _require(x.dim() == 2, f"{x.text} is normalised")
         out = self._new(*x.shape)
-        self._append(instructions.L2Normalize(x=x, out=out))
+        self._append(instructions.UnitRowsInstruction(x=x, out=out))
         return out

@@ -14,7 +14,7 @@ from antiphon.models.registry import build_model
 from antiphon.ops import KVCache, allocate_arena
 from antiphon.ops.program import Recording
 from antiphon.ops.program.describe import totals
-from antiphon.ops.program.floor import StepSize
+from antiphon.ops.program.floor import UniformStep
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.analysis.floors import Phase, Run
 from antiphon.runtime.analysis.kv_memory import PageMemory, page_memory
@@ -147,10 +147,10 @@ def _phases(model: Model, recorded: Mapping[str, Recording], batch: int, prompt:
     decoder, sections = model.part(TokenDecoder), Sections(model)
     states = 0 if decoder is None or decoder.cross is None else decoder.cross.num_states
     sizes = {
-        ENCODE: {"encode": StepSize(batch, 0, 0, states), "store_encoded": StepSize(batch, 0, states)},
-        EMBED: {"embed": StepSize(batch, 0, prompt)},
-        PREFILL: {"forward": StepSize(batch, 0, prompt, states)},
-        DECODE: {"forward": StepSize(batch, context, 1, states)},
+        ENCODE: {"encode": UniformStep(batch, 0, 0, states), "store_encoded": UniformStep(batch, 0, states)},
+        EMBED: {"embed": UniformStep(batch, 0, prompt)},
+        PREFILL: {"forward": UniformStep(batch, 0, prompt, states)},
+        DECODE: {"forward": UniformStep(batch, context, 1, states)},
     }
     phases: dict[str, Phase] = {}
     for name, programs in sizes.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from antiphon.ops.program import Recording
-from antiphon.ops.program.floor import Cost, StepSize, instruction_cost
+from antiphon.ops.program.floor import Cost, UniformStep, instruction_cost
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.analysis.sections import Section, Sections
 
@@ -54,7 +54,7 @@ class Run:
     """A program, and what one run of it is given."""
 
     recording: Recording
-    size: StepSize
+    size: UniformStep
 
 
 @dataclass(frozen=True)

@@ -39,20 +39,22 @@ class Sections:
                 self._of_weight[id(node.weight)] = _layer_section(node)
 
     def of(self, instruction: Instruction) -> Section:
-        if isinstance(instruction, program.PagedAttention | program.StoreKV | program.PrepareHeads):
+        if isinstance(
+            instruction, program.PagedAttentionInstruction | program.StoreInstruction | program.HeadsInstruction
+        ):
             is_cross = instruction.cache.layout.group.kind is CacheKind.CROSS
             return Section.CROSS if is_cross else Section.CACHE
-        if isinstance(instruction, program.Linear):
+        if isinstance(instruction, program.LinearInstruction):
             return self._of_weight.get(id(instruction.matrix), Section.OTHER)
         return _SECTIONS.get(type(instruction), Section.OTHER)
 
 
 _SECTIONS: dict[type[Instruction], Section] = {
-    program.Embed: Section.EMBEDDINGS,
-    program.Add: Section.EMBEDDINGS,  # of positions and types; residuals are part of products
-    program.Conv1d: Section.CONVOLUTIONS,
-    program.Attention: Section.ATTENTION,
-    program.Norm: Section.NORMS,
+    program.EmbedInstruction: Section.EMBEDDINGS,
+    program.AddInstruction: Section.EMBEDDINGS,  # of positions and types; residuals are part of products
+    program.ConvolutionInstruction: Section.CONVOLUTIONS,
+    program.AttentionInstruction: Section.ATTENTION,
+    program.NormInstruction: Section.NORMS,
 }
 
 

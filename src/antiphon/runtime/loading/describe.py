@@ -49,7 +49,7 @@ def describe_programs(
     from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
     from antiphon.ops.program.describe import totals
-    from antiphon.ops.program.floor import StepSize, floor_lines, has_floor
+    from antiphon.ops.program.floor import UniformStep, floor_lines, has_floor
 
     model = build_model(open_checkpoint(resolved.path))
     decoder = model.part(TokenDecoder)
@@ -62,7 +62,7 @@ def describe_programs(
             lines += describe_program(name, recording)
             if has_floor(recording):
                 limits = processor_limits(given or GivenLimits(), totals(recording).weight_bytes)
-                lines += floor_lines(name, recording, StepSize(rows, context, states=states), limits)
+                lines += floor_lines(name, recording, UniformStep(rows, context, states=states), limits)
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines

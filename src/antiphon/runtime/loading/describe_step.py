@@ -10,7 +10,7 @@ from antiphon.counted import counted
 from antiphon.errors import UnrecordableError, UnsupportedError
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
-from antiphon.ops.program.floor import StepSize
+from antiphon.ops.program.floor import UniformStep
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.loading.config import PAGE_TYPES
 from antiphon.runtime.loading.device_sizes import default_sizes
@@ -39,12 +39,12 @@ class LaunchKind:
     measured: float = 0.0
 
 
-def describe_step(resolved: ResolvedModel, device: Device, size: StepSize, given: GivenLimits) -> list[str]:
+def describe_step(resolved: ResolvedModel, device: Device, size: UniformStep, given: GivenLimits) -> list[str]:
     """Load the model on the device, and describe its decode step. Limits that are not given are measured."""
     return step_lines(load_resolved(resolved, device=device), size, given)
 
 
-def step_lines(loaded: LoadedModel, size: StepSize, given: GivenLimits) -> list[str]:
+def step_lines(loaded: LoadedModel, size: UniformStep, given: GivenLimits) -> list[str]:
     """The launches of a step as a readable table; on a card with the time of each."""
     from antiphon.executor.device.measured_step import MeasuredStep
     from antiphon.executor.device.trial_rows import TrialRows

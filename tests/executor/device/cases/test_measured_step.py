@@ -15,7 +15,7 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import Device
 from antiphon.ops.device import DeviceLimits
-from antiphon.ops.program.floor import StepSize
+from antiphon.ops.program.floor import UniformStep
 from antiphon.ops.triton.weights import prepare_weights
 from antiphon.runtime.loading.describe import GivenLimits
 from antiphon.runtime.loading.describe_step import step_lines
@@ -92,7 +92,7 @@ def test_the_step_gives_the_logits_of_the_forward_pass(device: Device) -> None:
 
 def test_the_table_of_a_step(device: Device) -> None:
     loaded = load(device)
-    head, headings, *rows = step_lines(loaded, StepSize(1, CONTEXT), GIVEN)
+    head, headings, *rows = step_lines(loaded, UniformStep(1, CONTEXT), GIVEN)
     assert head.startswith(f"decode step on {device.name} (") and "for 1 row after 40 tokens: 15 launches" in head
     cells = [re.split(r" {2,}", row.strip()) for row in rows]
     assert [cell[:2] for cell in cells[:4]] == [["inputs", "1"], ["embed", "1"], ["product", "2"], ["attention", "2"]]

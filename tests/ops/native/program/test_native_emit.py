@@ -48,7 +48,7 @@ def test_a_convolution_is_recorded_with_its_own_weight_and_emitted_with_panels()
     weight = torch.randn(24, 64, 3)
     recording = recorded(lambda x: ops.conv1d(x, weight, stride=2, padding=(1, 1)), FRAMES)
     (instruction,) = recording.instructions
-    assert isinstance(instruction, program.Conv1d) and instruction.filter.value.constant is weight
+    assert isinstance(instruction, program.ConvolutionInstruction) and instruction.filter.value.constant is weight
     (panels,) = emit(recording).layout.constants
     assert panels.shape == (3, 3 * 64, 8)
 

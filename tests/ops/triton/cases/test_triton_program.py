@@ -22,7 +22,7 @@ from antiphon.ops.triton.launch import Card, card
 from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.launch import Launch
 from antiphon.ops.triton.program.rows import StepRows
-from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.weights import prepare_weights
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from models.test_causal_lm import randomize
@@ -110,7 +110,9 @@ class World:
                 entries = torch.tensor(runner.tables[place][layout.group.name], dtype=torch.int32)
                 table[row, : len(entries)] = entries.to(self.device)
 
-    def step(self, splits: int, draw: Draw = Draw.PLAIN, on: Card | None = None) -> tuple[DecodeStep, StepMemory]:
+    def step(
+        self, splits: int, draw: Draw = Draw.PLAIN, on: Card | None = None
+    ) -> tuple[LoweredDecodeStep, StepMemory]:
         decoder = self.on_device.part(TokenDecoder)
         assert decoder is not None
         recording = make_recording(decoder.step(self.cache))
@@ -135,7 +137,7 @@ class World:
             offsets = [at for chain in self.chain for at in range(len(chain))]
             memory.given[: len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
             memory.offsets[: len(tokens)] = torch.tensor(offsets, dtype=torch.int32)
-        return DecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draw, pages), memory
+        return LoweredDecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draw, pages), memory
 
 
 def make_world(

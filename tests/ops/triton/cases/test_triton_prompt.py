@@ -20,8 +20,8 @@ from antiphon.ops import KVCache, allocate_arena
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.gathering import gather_early
-from antiphon.ops.triton.program.prompt_step import PromptStep, PromptWords
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.program.prompt_step import LoweredPromptStep, PromptWords
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
@@ -121,13 +121,13 @@ class World:
         assert decoder is not None
         return make_recording(decoder.step(self.cache))
 
-    def step(self) -> PromptStep:
+    def step(self) -> LoweredPromptStep:
         recording = gather_early(self.recording())
         pages = {layout.group.name: layout.block_tokens for layout in self.store.layouts}
         given = (recording, self.words, self.store.as_step_rows(), pages)
-        size = PromptStep(*given, None, self.half, card(self.device)).workspace_bytes
+        size = LoweredPromptStep(*given, None, self.half, card(self.device)).workspace_bytes
         memory = torch.full((size,), 0xFF, dtype=torch.uint8, device=self.device)  # NaN
-        return PromptStep(*given, memory, self.half, card(self.device))
+        return LoweredPromptStep(*given, memory, self.half, card(self.device))
 
 
 def make_world(
@@ -148,7 +148,7 @@ def make_world(
     prepare_weights(list(on_device.weights()), quantize=target, device=device, dtype=half)
     for weight, other in zip(on_device.weights(), exact.weights(), strict=True):
         if target(weight) is not None:
-            dense = weight.packed[MATRIX].expanded(Workspace(device), torch.float32).cpu().clone()
+            dense = weight.packed[MATRIX].expanded(ProductWorkspace(device), torch.float32).cpu().clone()
             other.parts = Weight.from_tensor(dense).parts
     return World(exact, on_device, counts, device, half, page_type or half)
 

@@ -48,14 +48,14 @@ def error(y: Tensor, exact: Tensor) -> float:
 @pytest.mark.parametrize("shape", [(16, 256), (11, 512), (5, 288)])
 def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
-    from antiphon.ops.triton.quantised.workspace import Workspace
+    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     rows, columns = shape
     if columns % type.block.elements:
         pytest.skip("not whole blocks")
     weight = Weight((random_part(type, rows, columns, generator),), columns)
     matrix = QuantisedMatrix.of(weight, "cpu")
-    assert torch.equal(matrix.expanded(Workspace("cpu"), torch.float32).double(), decoded(weight))
+    assert torch.equal(matrix.expanded(ProductWorkspace("cpu"), torch.float32).double(), decoded(weight))
     if shape == (16, 256):
         assert matrix.nbytes <= weight.nbytes * 37 / 36  # six-bit scales become bytes
 
@@ -89,12 +89,12 @@ def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import row_product
     from antiphon.ops.triton.quantised.repacking import repack
     from antiphon.ops.triton.quantised.tiles import BlockRowTile
-    from antiphon.ops.triton.quantised.workspace import Workspace
+    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     part = random_part(type, 24, 512, generator)
     x, bias = torch.randn(5, 512, generator=generator).half(), torch.randn(24, generator=generator)
     wide, residual = torch.full((5, 64), torch.nan), torch.randn(5, 64, generator=generator)
-    workspace = Workspace("cpu")
+    workspace = ProductWorkspace("cpu")
     tile = BlockRowTile(32, 8, 2 if type in KINDS else 1, 4)
     row_product(
         repack(part.data, type, 512), x, wide[:, 8:], 24, workspace, bias, "gelu_tanh", residual[:, 8:], False, tile
@@ -114,7 +114,7 @@ def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
 @pytest.mark.parametrize(("rows", "activation"), [(1, "silu_gate"), (3, "none"), (70, "silu_gate")])
 def test_parts_of_several_types(rows: int, activation: str, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
-    from antiphon.ops.triton.quantised.workspace import Workspace
+    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     types = (TensorType.Q4_K, TensorType.Q4_K, TensorType.Q6_K, TensorType.Q8_0)
     parts = tuple(random_part(type, 8 + place, 256, generator) for place, type in enumerate(types))
@@ -124,7 +124,7 @@ def test_parts_of_several_types(rows: int, activation: str, generator: torch.Gen
     x, bias = torch.randn(rows, 256, generator=generator).half(), torch.randn(38, generator=generator)
     width = 19 if activation.endswith("_gate") else 38
     residual = torch.randn(rows, width, generator=generator)
-    y = matrix.product(x, Workspace("cpu"), bias, activation, residual)
+    y = matrix.product(x, ProductWorkspace("cpu"), bias, activation, residual)
     assert y.dtype is torch.float32
     assert error(y, expected(x, weight, bias, activation, residual)) < 4e-3
     ids = torch.tensor([37, 0, 16, 17, -1, 27], dtype=torch.int32)
@@ -157,19 +157,19 @@ def test_types_that_are_not_read() -> None:
 @pytest.mark.parametrize("activation", ["none", "silu_gate"])
 def test_fp8_products(rows: int, activation: str, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
-    from antiphon.ops.triton.quantised.workspace import Workspace
+    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     matrix = RowScaledMatrix.of(torch.randn(26, 80, generator=generator))
     weight = Weight.from_tensor(matrix.codes.float() * matrix.scales[:, None])
     x, bias = torch.randn(rows, 80, generator=generator), torch.randn(26, generator=generator)
     residual = torch.randn(rows, 13 if activation == "silu_gate" else 26, generator=generator)
-    y = matrix.product(x, Workspace("cpu"), bias, activation, residual)
+    y = matrix.product(x, ProductWorkspace("cpu"), bias, activation, residual)
     assert error(y, expected(x, weight, bias, activation, residual)) < 1e-5
     if rows > 1:
         return
     gain = torch.rand(80, generator=generator)
     normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
-    y = matrix.product(x, Workspace("cpu"), bias, activation, gain=gain, eps=1e-5)
+    y = matrix.product(x, ProductWorkspace("cpu"), bias, activation, gain=gain, eps=1e-5)
     assert error(y, expected(normal, weight, bias, activation)) < 1e-5
 
 
@@ -179,11 +179,11 @@ def test_float_weights_are_quantised(generator: torch.Generator) -> None:
 
     from antiphon.ops.triton.quantised.prepare import prepare_quantised
     from antiphon.ops.triton.quantised.quantising import quantise
-    from antiphon.ops.triton.quantised.workspace import Workspace
+    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     floats = torch.randn(16, 256, generator=generator)
     floats[3] = 0.0
-    weight, workspace = Weight.from_tensor(floats), Workspace("cpu")
+    weight, workspace = Weight.from_tensor(floats), ProductWorkspace("cpu")
     for type, limit in ((TensorType.Q8_0, 0.01), (TensorType.Q4_1, 0.08), (TensorType.F8_E4M3, 0.04)):
         prepared = prepare_quantised(weight, "cpu", type)
         assert prepared is not None

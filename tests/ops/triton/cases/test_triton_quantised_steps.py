@@ -21,11 +21,11 @@ from antiphon.ops.triton.product import linear
 from antiphon.ops.triton.program import quantised as lowering
 from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.rows import StepRows
-from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 from antiphon.ops.triton.quantised.prepare import prepare_quantised
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
 from antiphon.weights.dequantize.dequantize import dequantize
@@ -156,7 +156,7 @@ def step_error(model: CausalLM, exact: CausalLM, rows: int, device: torch.device
     assert memory.workspace is not None
     memory.workspace.fill_(0xFF)
     memory.rows.copy_(torch.arange(rows, dtype=torch.int32))
-    step = DecodeStep(recording, rows, 1, store, memory, half, VOCAB, card(device), Draw.NOTHING)
+    step = LoweredDecodeStep(recording, rows, 1, store, memory, half, VOCAB, card(device), Draw.NOTHING)
     step.run()
     assert not memory.counters.any()
     if rows == 1 and all(isinstance(weight.packed[MATRIX], QuantisedMatrix) for weight in model.weights()):
@@ -192,7 +192,7 @@ def test_decode_steps_of_quantised_floats(rows: int, device: torch.device, half:
     place(model, device)
     forms = prepare_weights(list(model.weights()), quantize=target, device=device, dtype=half)
     assert {form.quantized for form in forms} == {TensorType.Q8_0, TensorType.F8_E4M3}
-    workspace = Workspace(device)
+    workspace = ProductWorkspace(device)
     for weight, other in zip(model.weights(), exact.weights(), strict=True):
         dense = weight.packed[MATRIX].expanded(workspace, torch.float32).cpu().clone()
         other.parts = Weight.from_tensor(dense).parts

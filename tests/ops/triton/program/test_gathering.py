@@ -19,14 +19,16 @@ def value(rows: Dim) -> Traced:
     return Traced.whole(Value(Kind.BUFFER, "", (rows, WIDTH), torch.float32))
 
 
-def linear(x: Traced, out: Traced, residual: Traced | None = None) -> program.Linear:
+def linear(x: Traced, out: Traced, residual: Traced | None = None) -> program.LinearInstruction:
     weight = Weight.from_tensor(torch.zeros(WIDTH, WIDTH))
-    return program.Linear(x=x, matrix=weight, bias=None, activation="none", residual=residual, out=out)
+    return program.LinearInstruction(x=x, matrix=weight, bias=None, activation="none", residual=residual, out=out)
 
 
-def norm(x: Traced, out: Traced) -> program.Norm:
+def norm(x: Traced, out: Traced) -> program.NormInstruction:
     gain = Traced.whole(Value(Kind.CONSTANT, "gain", (WIDTH,), torch.float32, torch.ones(WIDTH)))
-    return program.Norm(centred=False, x=x, gain=gain, bias=None, eps=0.0, residual=None, out=out, total=None)
+    return program.NormInstruction(
+        centred=False, x=x, gain=gain, bias=None, eps=0.0, residual=None, out=out, total=None
+    )
 
 
 def record(*instructions: program.Instruction) -> Recording:
@@ -51,7 +53,7 @@ def test_a_layer_after_attention_is_computed_for_rows_with_logits(index: Traced)
             linear(attended, summed, residual=stream),
             norm(summed, normed),
             linear(normed, last, residual=summed),
-            program.GatherRows(x=last, index=index, out=found),
+            program.GatherInstruction(x=last, index=index, out=found),
             linear(found, logits),
         )
     )
@@ -60,10 +62,14 @@ def test_a_layer_after_attention_is_computed_for_rows_with_logits(index: Traced)
         ("linear", "L"), ("linear", "L"),
     ]  # fmt: skip
     first, second, product, after, down, head = made.instructions[1:]
-    assert isinstance(first, program.GatherRows) and isinstance(second, program.GatherRows)
+    assert isinstance(first, program.GatherInstruction) and isinstance(second, program.GatherInstruction)
     assert {id(first.x.value), id(second.x.value)} == {id(attended.value), id(stream.value)}
-    assert isinstance(product, program.Linear) and isinstance(down, program.Linear) and isinstance(head, program.Linear)
-    assert isinstance(after, program.Norm)
+    assert (
+        isinstance(product, program.LinearInstruction)
+        and isinstance(down, program.LinearInstruction)
+        and isinstance(head, program.LinearInstruction)
+    )
+    assert isinstance(after, program.NormInstruction)
     assert product.residual is not None and down.residual is not None
     assert after.x.value is product.out.value is down.residual.value
     assert down.out.value is found.value is head.x.value and made.output is logits.value
@@ -72,7 +78,7 @@ def test_a_layer_after_attention_is_computed_for_rows_with_logits(index: Traced)
 def test_what_something_else_reads_stays(index: Traced) -> None:
     stream, summed, found = value(T), value(T), value(L)
     recording = record(
-        linear(stream, summed), program.GatherRows(x=summed, index=index, out=found), linear(summed, value(T))
+        linear(stream, summed), program.GatherInstruction(x=summed, index=index, out=found), linear(summed, value(T))
     )
     assert gather_early(recording) is recording
 
@@ -81,5 +87,5 @@ def test_rows_that_are_gathered_twice_or_never_stay(index: Traced) -> None:
     stream = value(T)
     plain = record(linear(stream, value(T)))
     assert gather_early(plain) is plain
-    twice = record(*(program.GatherRows(x=stream, index=index, out=value(L)) for _ in range(2)))
+    twice = record(*(program.GatherInstruction(x=stream, index=index, out=value(L)) for _ in range(2)))
     assert gather_early(twice) is twice

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from antiphon.ops.triton.program.workspace import ALIGNMENT, CompactWorkspace, Workspace
+from antiphon.ops.triton.program.workspace import ALIGNMENT, CompactWorkspace, StepWorkspace
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8]
 
@@ -18,9 +18,9 @@ def span(tensor: torch.Tensor, base: int) -> range:
     return range(start, start + tensor.nbytes)
 
 
-@pytest.mark.parametrize("kind", [Workspace, CompactWorkspace])
+@pytest.mark.parametrize("kind", [StepWorkspace, CompactWorkspace])
 @pytest.mark.parametrize("seed", range(4))
-def test_live_tensors_never_overlap(seed: int, kind: type[Workspace]) -> None:
+def test_live_tensors_never_overlap(seed: int, kind: type[StepWorkspace]) -> None:
     source = random.Random(seed)
     memory = torch.zeros(1 << 20, dtype=torch.uint8)
     workspace, counted = kind(memory), kind(None)
@@ -43,8 +43,8 @@ def test_live_tensors_never_overlap(seed: int, kind: type[Workspace]) -> None:
     assert workspace.used == counted.used <= len(memory), "counting gives what is used"
 
 
-@pytest.mark.parametrize("kind", [Workspace, CompactWorkspace])
-def test_a_place_is_used_again(kind: type[Workspace]) -> None:
+@pytest.mark.parametrize("kind", [StepWorkspace, CompactWorkspace])
+def test_a_place_is_used_again(kind: type[StepWorkspace]) -> None:
     workspace = kind(torch.zeros(4096, dtype=torch.uint8))
     first = workspace.take((4, 64), torch.float32)
     workspace.give_back(first)
@@ -64,7 +64,7 @@ def test_gaps_are_joined_and_divided() -> None:
 
 
 def test_too_little_memory_is_an_error() -> None:
-    workspace = Workspace(torch.zeros(512, dtype=torch.uint8))
+    workspace = StepWorkspace(torch.zeros(512, dtype=torch.uint8))
     workspace.take((64,), torch.float32)
     with pytest.raises(ValueError, match="a step needs 1280 bytes of workspace, not 512"):
         workspace.take((256,), torch.float32)

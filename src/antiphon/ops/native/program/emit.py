@@ -88,14 +88,14 @@ def _bias_strides(bias: Traced | None) -> tuple[int, int]:
     return (0, 0) if bias is None else (int(bias.strides[0]), int(bias.strides[1]))
 
 
-def _embed(i: program.Embed, layout: Layout) -> Call:
+def _embed(i: program.EmbedInstruction, layout: Layout) -> Call:
     return "embed", (
         _matrix(i.matrix, layout, "an embedding"), layout.place(i.ids), i.ids.dtype.itemsize == 8, i.scale,
         layout.place(i.out), layout.extent(i.out.shape[0]),
     )  # fmt: skip
 
 
-def _linear(i: program.Linear, layout: Layout) -> Call:
+def _linear(i: program.LinearInstruction, layout: Layout) -> Call:
     return "linear", (
         _matrix(i.matrix, layout, "a linear layer"), layout.place(i.x), i.x.strides[0], layout.place(i.bias),
         *ACTIVATIONS[i.activation], layout.place(i.residual), 0 if i.residual is None else i.residual.strides[0],
@@ -103,11 +103,11 @@ def _linear(i: program.Linear, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _adapted_linear(i: program.AdaptedLinear, layout: Layout) -> Call:
+def _adapted_linear(i: program.AdaptedLinearInstruction, layout: Layout) -> Call:
     return "adapted_linear", (table_of(i.adapters), layout.place(i.slots), *_linear(i, layout)[1])
 
 
-def _norm(i: program.Norm, layout: Layout) -> Call:
+def _norm(i: program.NormInstruction, layout: Layout) -> Call:
     shape = i.x.shape
     inner = shape[1] if len(shape) == 3 else 1
     return "norm", (
@@ -117,7 +117,7 @@ def _norm(i: program.Norm, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _rotary(i: program.Rotary, layout: Layout) -> Call:
+def _rotary(i: program.RotaryInstruction, layout: Layout) -> Call:
     return "rotary", (
         _heads(layout, i.q), _heads(layout, i.k), i.q.shape[1], i.k.shape[1], i.q.shape[2],
         layout.place(i.positions), layout.place(i.table), *i.table.shape, layout.place(i.q_out),
@@ -125,13 +125,13 @@ def _rotary(i: program.Rotary, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _store_kv(i: program.StoreKV, layout: Layout) -> Call:
+def _store_kv(i: program.StoreInstruction, layout: Layout) -> Call:
     return "store_kv", (
         pages_of(i.cache), _heads(layout, i.k), _heads(layout, i.v), layout.group(i.group), layout.extent(i.rows),
     )  # fmt: skip
 
 
-def _prepare_heads(i: program.PrepareHeads, layout: Layout) -> Call:
+def _prepare_heads(i: program.HeadsInstruction, layout: Layout) -> Call:
     return "heads", (
         pages_of(i.cache), _heads(layout, i.q), _heads(layout, i.k), _heads(layout, i.v), i.q.shape[1],
         layout.place(i.q_gain), i.q_eps, layout.place(i.k_gain), i.k_eps, layout.place(i.positions),
@@ -139,7 +139,7 @@ def _prepare_heads(i: program.PrepareHeads, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _paged_attention(i: program.PagedAttention, layout: Layout) -> Call:
+def _paged_attention(i: program.PagedAttentionInstruction, layout: Layout) -> Call:
     return "paged_attention", (
         pages_of(i.cache), _heads(layout, i.q), i.q.shape[1], layout.group(i.group), i.scale, i.causal, i.window or 0,
         i.sink_tokens, layout.place(i.sinks), i.softcap or 0.0, layout.place(i.bias), _bias_strides(i.bias),
@@ -147,7 +147,7 @@ def _paged_attention(i: program.PagedAttention, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _attention(i: program.Attention, layout: Layout) -> Call:
+def _attention(i: program.AttentionInstruction, layout: Layout) -> Call:
     heads, head_dim = i.q.shape[1], i.q.shape[2]
     rounded = i.rounded and can_round(int(head_dim), i.causal, i.bias)
     return "attention", (
@@ -157,14 +157,14 @@ def _attention(i: program.Attention, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _gather_rows(i: program.GatherRows, layout: Layout) -> Call:
+def _gather_rows(i: program.GatherInstruction, layout: Layout) -> Call:
     return "gather_rows", (
         layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.index), i.index.dtype.itemsize == 8,
         layout.place(i.out), layout.extent(i.x.shape[0]), layout.extent(i.rows),
     )  # fmt: skip
 
 
-def _add(i: program.Add, layout: Layout) -> Call:
+def _add(i: program.AddInstruction, layout: Layout) -> Call:
     x_stride, y_stride = (tensor.strides[-2] if tensor.dim() > 1 else 0 for tensor in (i.x, i.y))
     return "add", (
         layout.place(i.x), x_stride, layout.place(i.y), y_stride, i.x.shape[-1], layout.place(i.out),
@@ -172,20 +172,20 @@ def _add(i: program.Add, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-def _segment_mean(i: program.SegmentMean, layout: Layout) -> Call:
+def _segment_mean(i: program.SegmentMeanInstruction, layout: Layout) -> Call:
     return "segment_mean", (
         layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.seq_start), layout.place(i.out),
         layout.extent(i.x.shape[0]), layout.extent(i.rows),
     )  # fmt: skip
 
 
-def _l2_normalize(i: program.L2Normalize, layout: Layout) -> Call:
+def _l2_normalize(i: program.UnitRowsInstruction, layout: Layout) -> Call:
     return "l2_normalize", (
         layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.out), layout.extent(i.rows),
     )  # fmt: skip
 
 
-def _conv1d(i: program.Conv1d, layout: Layout) -> Call:
+def _conv1d(i: program.ConvolutionInstruction, layout: Layout) -> Call:
     weight, bias = i.filter.value.constant, None if i.bias is None else i.bias.value.constant
     assert weight is not None
     outputs, channels, kernel = weight.shape
@@ -203,18 +203,18 @@ def _conv1d(i: program.Conv1d, layout: Layout) -> Call:
 
 #: A kind of instruction that is missing here has no native kernel.
 EMITTERS: dict[type[Instruction], Callable[[Any, Layout], Call]] = {
-    program.Embed: _embed,
-    program.Linear: _linear,
-    program.AdaptedLinear: _adapted_linear,
-    program.Norm: _norm,
-    program.Rotary: _rotary,
-    program.StoreKV: _store_kv,
-    program.PrepareHeads: _prepare_heads,
-    program.PagedAttention: _paged_attention,
-    program.Attention: _attention,
-    program.GatherRows: _gather_rows,
-    program.Add: _add,
-    program.SegmentMean: _segment_mean,
-    program.L2Normalize: _l2_normalize,
-    program.Conv1d: _conv1d,
+    program.EmbedInstruction: _embed,
+    program.LinearInstruction: _linear,
+    program.AdaptedLinearInstruction: _adapted_linear,
+    program.NormInstruction: _norm,
+    program.RotaryInstruction: _rotary,
+    program.StoreInstruction: _store_kv,
+    program.HeadsInstruction: _prepare_heads,
+    program.PagedAttentionInstruction: _paged_attention,
+    program.AttentionInstruction: _attention,
+    program.GatherInstruction: _gather_rows,
+    program.AddInstruction: _add,
+    program.SegmentMeanInstruction: _segment_mean,
+    program.UnitRowsInstruction: _l2_normalize,
+    program.ConvolutionInstruction: _conv1d,
 }

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from antiphon.ops.triton.launch import QueryTile
+
 #: Tokens of the context that are summed on their own.
 PART_TOKENS = 512
 #: Tokens of a step up to which programs share a context.
@@ -30,15 +32,6 @@ class ProductTile(NamedTuple):
     stages: int
 
 
-class AttentionTile(NamedTuple):
-    """Queries of a program, tokens of keys and values at a time, warps, stages of the pipeline."""
-
-    queries: int
-    tokens: int
-    warps: int
-    stages: int
-
-
 def product_tile(dtype: torch.dtype, rows: int, columns: int, gated: bool, multiprocessors: int) -> ProductTile:
     """The tile for so many rows of x: few of them read the weights, with enough programs to keep the memory busy."""
     if dtype is torch.float32:
@@ -50,11 +43,11 @@ def product_tile(dtype: torch.dtype, rows: int, columns: int, gated: bool, multi
     return ProductTile(64, 32 if gated else 64, 2, 3)
 
 
-def attention_tile(dtype: torch.dtype, channels: int, shared: int) -> AttentionTile:
+def attention_tile(dtype: torch.dtype, channels: int, shared: int) -> QueryTile:
     """The tile for any step; `shared` query heads (a power of two) use a key head."""
     if dtype is torch.float32:
-        return AttentionTile(max(1, WIDE_QUERY_ROWS // shared), 16, 4, 1)
-    return AttentionTile(max(1, QUERY_ROWS // shared), 64 if channels <= 128 else 32, 4, 2)
+        return QueryTile(max(1, WIDE_QUERY_ROWS // shared), 16, 4, 1)
+    return QueryTile(max(1, QUERY_ROWS // shared), 64 if channels <= 128 else 32, 4, 2)
 
 
 def context_splits(tokens: int, kv_heads: int, max_parts: int, multiprocessors: int) -> int:

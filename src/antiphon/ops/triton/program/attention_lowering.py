@@ -24,11 +24,11 @@ def parts_bytes(recording: Recording, rows: int, splits: int) -> int:
     """At most what the parts of a context that several programs compute take, of any attention of the recording."""
     if splits == 1:
         return 0
-    heads = [i.q.shape for i in recording.instructions if isinstance(i, program.PagedAttention)]
+    heads = [i.q.shape for i in recording.instructions if isinstance(i, program.PagedAttentionInstruction)]
     return max((rows * splits * int(shape[1]) * (int(shape[2]) + 2) * 4 for shape in heads), default=0) + 3 * ALIGNMENT
 
 
-def lower_heads(step: StepBuilder, i: program.PrepareHeads) -> None:
+def lower_heads(step: StepBuilder, i: program.HeadsInstruction) -> None:
     attention = _attention_after(step, i.q_out.value)
     if attention is None:
         raise UnrecordableError("heads that are stored have a kernel only with the attention that follows")
@@ -37,10 +37,10 @@ def lower_heads(step: StepBuilder, i: program.PrepareHeads) -> None:
     _attend(step, attention, i.q, i.k, i.v, i.q_gain, i.k_gain, i.q_eps, i.table)
 
 
-def lower_store(step: StepBuilder, i: program.StoreKV) -> None:
+def lower_store(step: StepBuilder, i: program.StoreInstruction) -> None:
     attention = next(
         (later for later in step.recording.instructions[step.place + 1 :]
-         if isinstance(later, program.PagedAttention) and later.cache is i.cache), None,
+         if isinstance(later, program.PagedAttentionInstruction) and later.cache is i.cache), None,
     )  # fmt: skip
     if attention is None:
         raise UnrecordableError("heads that are stored have a kernel only with the attention that follows")
@@ -48,23 +48,23 @@ def lower_store(step: StepBuilder, i: program.StoreKV) -> None:
     _attend(step, attention, attention.q, i.k, i.v, None, None, 0.0, None)
 
 
-def _attention_after(step: StepBuilder, queries: Value) -> program.PagedAttention | None:
+def _attention_after(step: StepBuilder, queries: Value) -> program.PagedAttentionInstruction | None:
     places = step.readers.places(queries)
     attention = step.recording.instructions[places[0]] if len(places) == 1 else None
-    if not isinstance(attention, program.PagedAttention):
+    if not isinstance(attention, program.PagedAttentionInstruction):
         return None
     step.fused.add(places[0])
     return attention
 
 
-def lower_attention(step: StepBuilder, i: program.PagedAttention) -> None:
+def lower_attention(step: StepBuilder, i: program.PagedAttentionInstruction) -> None:
     """Without a token to store: the keys of an encoder."""
     _attend(step, i, i.q, None, None, None, None, 0.0, None)
 
 
 def _attend(
-    step: StepBuilder, i: program.PagedAttention, q: Traced, k: Traced | None, v: Traced | None, q_gain: Traced | None,
-    k_gain: Traced | None, eps: float, table: Traced | None,
+    step: StepBuilder, i: program.PagedAttentionInstruction, q: Traced, k: Traced | None, v: Traced | None,
+    q_gain: Traced | None, k_gain: Traced | None, eps: float, table: Traced | None,
 ) -> None:  # fmt: skip
     if i.bias is not None:
         raise UnrecordableError("attention with a bias has no kernel in a decode step")
@@ -110,8 +110,8 @@ def _attend(
 
 
 def _store_new(
-    step: StepBuilder, i: program.PagedAttention, qkv: Tensor, stride: int, k_gain: Traced | None, eps: float,
-    table: Traced | None,
+    step: StepBuilder, i: program.PagedAttentionInstruction, qkv: Tensor, stride: int, k_gain: Traced | None,
+    eps: float, table: Traced | None,
 ) -> None:  # fmt: skip
     """Store the keys and values of every row's token, in a kernel of its own: other rows attend to them."""
     assert step.chained_slots is not None

@@ -17,7 +17,7 @@ from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.normed import Normed
 from antiphon.ops.triton.program.readers import Readers
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS
-from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.program.workspace import StepWorkspace
 from antiphon.ops.triton.quantised.prepare import PreparedWeight
 from antiphon.ops.triton.weights import form_of
 from antiphon.weights.weight import Weight
@@ -59,7 +59,7 @@ class StepBuilder:
         rows: int,
         splits: int,
         inputs: DecodeInputs,
-        workspace: Workspace,
+        workspace: StepWorkspace,
         counters: Tensor,
         compute_type: torch.dtype,
         card: Card,

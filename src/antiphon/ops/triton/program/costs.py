@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from antiphon.ops.program.instructions import PagedAttention
+from antiphon.ops.program.instructions import PagedAttentionInstruction
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.program.launch import Call, Launch
@@ -30,7 +30,7 @@ def launch_costs(
     recording: Recording, launches: Iterable[Launch | Call], rows: int, context: int
 ) -> Iterator[LaunchCost]:
     """The cost of each launch of a step that gives each of `rows` sequences a token after `context` tokens."""
-    attentions = (i for i in recording.instructions if isinstance(i, PagedAttention))
+    attentions = (i for i in recording.instructions if isinstance(i, PagedAttentionInstruction))
     for launch in launches:
         if launch.name == ATTENTION:
             attention = next(attentions)

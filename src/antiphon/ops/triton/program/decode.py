@@ -49,7 +49,7 @@ def lower(step: StepBuilder, lowerings: Lowerings | None = None) -> Tensor:
     return step.tensors[id(step.readers.origin(recording.output))]
 
 
-def _lower_embed(step: StepBuilder, i: program.Embed) -> None:
+def _lower_embed(step: StepBuilder, i: program.EmbedInstruction) -> None:
     table = step.matrix(i.matrix)
     width = i.matrix.columns
     out = step.take(i.out.value, width, torch.float32)
@@ -70,7 +70,7 @@ def _lower_embed(step: StepBuilder, i: program.Embed) -> None:
     )  # fmt: skip
 
 
-def _lower_add(step: StepBuilder, i: program.Add) -> None:
+def _lower_add(step: StepBuilder, i: program.AddInstruction) -> None:
     x, y = step.whole(i.x), step.whole(i.y)
     out = step.take(i.out.value, int(i.out.shape[-1]), torch.float32)
     if x.shape != out.shape or y.shape != out.shape:
@@ -78,17 +78,17 @@ def _lower_add(step: StepBuilder, i: program.Add) -> None:
     step.launches.append(Call("add", torch.add, (x, y), {"out": out}))
 
 
-def _lower_gather(_: StepBuilder, __: program.GatherRows) -> None:
+def _lower_gather(_: StepBuilder, __: program.GatherInstruction) -> None:
     """Every row has logits: nothing to do."""
 
 
 _LOWERINGS: Lowerings = {
-    program.Embed: _lower_embed,
-    program.Linear: lower_linear,
-    program.Norm: lower_norm,
-    program.PrepareHeads: lower_heads,
-    program.StoreKV: lower_store,
-    program.PagedAttention: lower_attention,
-    program.Add: _lower_add,
-    program.GatherRows: _lower_gather,
+    program.EmbedInstruction: _lower_embed,
+    program.LinearInstruction: lower_linear,
+    program.NormInstruction: lower_norm,
+    program.HeadsInstruction: lower_heads,
+    program.StoreInstruction: lower_store,
+    program.PagedAttentionInstruction: lower_attention,
+    program.AddInstruction: _lower_add,
+    program.GatherInstruction: _lower_gather,
 }

@@ -10,7 +10,7 @@ from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Traced, Value
 
 #: Instructions of which a row of the result depends on that row of the operands alone.
-ROW_WISE = (program.Linear, program.Norm, program.Add)
+ROW_WISE = (program.LinearInstruction, program.NormInstruction, program.AddInstruction)
 
 
 def gather_early(recording: Recording) -> Recording:
@@ -20,11 +20,11 @@ def gather_early(recording: Recording) -> Recording:
     never, is given back as it is.
     """
     instructions = recording.instructions
-    places = [place for place, i in enumerate(instructions) if isinstance(i, program.GatherRows)]
+    places = [place for place, i in enumerate(instructions) if isinstance(i, program.GatherInstruction)]
     if len(places) != 1:
         return recording
     gather = instructions[places[0]]
-    assert isinstance(gather, program.GatherRows)
+    assert isinstance(gather, program.GatherInstruction)
     before, after = instructions[: places[0]], instructions[places[0] + 1 :]
     if not _is_whole(gather.x):
         return recording
@@ -42,7 +42,7 @@ def gather_early(recording: Recording) -> Recording:
             value = Value(Kind.BUFFER, tensor.value.name, (rows, tensor.shape[1]), tensor.dtype)
             renamed[id(tensor.value)] = value
             if id(tensor.value) not in written:
-                gathers.append(program.GatherRows(x=tensor, index=gather.index, out=Traced.whole(value)))
+                gathers.append(program.GatherInstruction(x=tensor, index=gather.index, out=Traced.whole(value)))
         return Traced.whole(renamed[id(tensor.value)])
 
     if not moved:
@@ -52,7 +52,9 @@ def gather_early(recording: Recording) -> Recording:
     return replace(recording, instructions=(*kept, *gathers, *late, *after))
 
 
-def _movable(before: tuple[Instruction, ...], gather: program.GatherRows, later: list[Value]) -> list[Instruction]:
+def _movable(
+    before: tuple[Instruction, ...], gather: program.GatherInstruction, later: list[Value]
+) -> list[Instruction]:
     """Instructions whose results only the gathering reads, or others of them."""
     read_elsewhere = {id(value) for value in later}
     moved: list[Instruction] = []

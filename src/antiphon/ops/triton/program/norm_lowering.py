@@ -16,11 +16,11 @@ from antiphon.ops.triton.program.quantised import takes_scaled
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, fitted, row_tile
 
 
-def _is_plain(norm: program.Norm) -> bool:
+def _is_plain(norm: program.NormInstruction) -> bool:
     return not norm.centred and norm.bias is None and norm.residual is None and norm.x.dim() == 2
 
 
-def linear_row_tile(step: StepBuilder, i: program.Linear) -> RowTile | None:
+def linear_row_tile(step: StepBuilder, i: program.LinearInstruction) -> RowTile | None:
     """The tile of a product on tensor cores; None where the library is better."""
     gated = i.activation.endswith("_gate")
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
@@ -30,7 +30,7 @@ def linear_row_tile(step: StepBuilder, i: program.Linear) -> RowTile | None:
     )
 
 
-def scaled_norm(step: StepBuilder, value: Value) -> program.Norm | None:
+def scaled_norm(step: StepBuilder, value: Value) -> program.NormInstruction | None:
     """The norm whose products divide by the root mean square, if that is how this value is read."""
     if not VECTOR_ROWS < step.rows <= ROW_PRODUCT_ROWS:
         return None
@@ -41,12 +41,12 @@ def scaled_norm(step: StepBuilder, value: Value) -> program.Norm | None:
     return norms[0] if products and all(_takes_scaled(step, product) for product in products) else None
 
 
-def _takes_scaled(step: StepBuilder, product: program.Linear) -> bool:
+def _takes_scaled(step: StepBuilder, product: program.LinearInstruction) -> bool:
     matrix = step.matrix(product.matrix)
     return linear_row_tile(step, product) is not None if isinstance(matrix, Tensor) else takes_scaled(matrix)
 
 
-def leave_scaled(step: StepBuilder, norm: program.Norm, width: int, parts: int) -> NextNorm:
+def leave_scaled(step: StepBuilder, norm: program.NormInstruction, width: int, parts: int) -> NextNorm:
     """Where the writer of a value leaves what the products after its norm need."""
     gain = step.tensor(norm.gain)
     scaled = step.hold(step.workspace.take((step.padded, width), step.compute_type), norm.out.value)
@@ -55,7 +55,7 @@ def leave_scaled(step: StepBuilder, norm: program.Norm, width: int, parts: int) 
     return NextNorm(gain, scaled, squares)
 
 
-def lower_norm(step: StepBuilder, i: program.Norm) -> None:
+def lower_norm(step: StepBuilder, i: program.NormInstruction) -> None:
     if id(i.out.value) in step.normed:
         return
     width = int(i.x.shape[-1])

@@ -29,5 +29,5 @@ def leave_packed(step: StepBuilder, value: Value, columns: int) -> Tensor | None
     return words
 
 
-def _takes_packed(step: StepBuilder, product: program.Linear) -> bool:
+def _takes_packed(step: StepBuilder, product: program.LinearInstruction) -> bool:
     return not product.x.offset and isinstance(step.matrix(product.matrix), QuantisedMatrix)

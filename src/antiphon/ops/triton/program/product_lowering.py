@@ -32,7 +32,7 @@ from antiphon.ops.triton.quantised.prepare import PreparedWeight
 from antiphon.ops.triton.quantised.workspace import workspace_of
 
 
-def lower_linear(step: StepBuilder, i: program.Linear) -> None:
+def lower_linear(step: StepBuilder, i: program.LinearInstruction) -> None:
     matrix = step.matrix(i.matrix)
     gated = i.activation.endswith("_gate")
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
@@ -57,7 +57,7 @@ def lower_linear(step: StepBuilder, i: program.Linear) -> None:
 
 
 def _quantised_product(
-    step: StepBuilder, i: program.Linear, matrix: PreparedWeight, columns: int, dtype: torch.dtype,
+    step: StepBuilder, i: program.LinearInstruction, matrix: PreparedWeight, columns: int, dtype: torch.dtype,
     constants: dict[str, Any],
 ) -> None:  # fmt: skip
     if step.rows > ROW_PRODUCT_ROWS or (step.rows > VECTOR_ROWS and not takes_scaled(matrix)):
@@ -83,7 +83,12 @@ def _quantised_product(
 
 
 def _vector_product(
-    step: StepBuilder, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any]
+    step: StepBuilder,
+    i: program.LinearInstruction,
+    matrix: Tensor,
+    columns: int,
+    dtype: torch.dtype,
+    constants: dict[str, Any],
 ) -> None:
     normed = step.normed.get(id(step.readers.origin(i.x.value)))
     x = step.whole(i.x) if normed is None else normed.x
@@ -100,8 +105,8 @@ def _vector_product(
 
 
 def _row_product(
-    step: StepBuilder, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any],
-    tile: RowTile,
+    step: StepBuilder, i: program.LinearInstruction, matrix: Tensor, columns: int, dtype: torch.dtype,
+    constants: dict[str, Any], tile: RowTile,
 ) -> None:  # fmt: skip
     normed = step.normed.get(id(step.readers.origin(i.x.value)))
     x = step.cast(step.whole(i.x)) if normed is None else normed.x
@@ -125,7 +130,7 @@ def _row_product(
 
 
 def _library_product(
-    step: StepBuilder, i: program.Linear, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype,
+    step: StepBuilder, i: program.LinearInstruction, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype,
     constants: dict[str, Any],
 ) -> None:  # fmt: skip
     x = step.cast(step.whole(i.x))

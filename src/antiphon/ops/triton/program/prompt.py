@@ -29,7 +29,7 @@ from antiphon.ops.triton.program.launch import Call
 from antiphon.ops.triton.program.product_lowering import multiply_rows
 from antiphon.ops.triton.program.quantised import embed_launch
 from antiphon.ops.triton.program.readers import Readers
-from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.program.workspace import StepWorkspace
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
 #: Elements that a program of a row-wise kernel computes: 16 for each of its threads, so that no two load the same.
@@ -41,7 +41,7 @@ class PromptBuilder(StepBuilder):
 
     def __init__(
         self, recording: Recording, tokens: int, logits: int, inputs: DecodeInputs, slots: Mapping[str, Tensor],
-        workspace: Workspace, compute_type: torch.dtype, card: Card,
+        workspace: StepWorkspace, compute_type: torch.dtype, card: Card,
     ) -> None:  # fmt: skip
         unused = inputs.table_rows
         super().__init__(recording, tokens, 1, inputs, workspace, unused, compute_type, card)
@@ -74,7 +74,7 @@ class PromptBuilder(StepBuilder):
         return self.take(value, width, torch.float32)
 
 
-def lower_embed(step: PromptBuilder, i: program.Embed) -> None:
+def lower_embed(step: PromptBuilder, i: program.EmbedInstruction) -> None:
     table, width = step.matrix(i.matrix), i.matrix.columns
     out = step.take(i.out.value, width, torch.float32)
     if isinstance(table, Tensor):
@@ -86,7 +86,7 @@ def lower_embed(step: PromptBuilder, i: program.Embed) -> None:
         raise UnrecordableError("an embedding in fp8 or of several types has no kernel in a step")
 
 
-def lower_gather(step: PromptBuilder, i: program.GatherRows) -> None:
+def lower_gather(step: PromptBuilder, i: program.GatherInstruction) -> None:
     x = step.whole(i.x)
     _gather(step, "gather", step.whole(i.index), x, step.take(i.out.value, x.shape[1], x.dtype), 1.0)
 
@@ -100,7 +100,7 @@ def _gather(step: PromptBuilder, name: str, ids: Tensor, table: Tensor, out: Ten
     )  # fmt: skip
 
 
-def lower_linear(step: PromptBuilder, i: program.Linear) -> None:
+def lower_linear(step: PromptBuilder, i: program.LinearInstruction) -> None:
     """A product that is added to the residual stream before a norm is left to the norm's kernel."""
     x, matrix = step.cast(step.whole(i.x)), step.matrix(i.matrix)
     rows, wide = step.rows_of(i.out.value), i.matrix.rows
@@ -141,10 +141,10 @@ def lower_linear(step: PromptBuilder, i: program.Linear) -> None:
 
 def _is_normed(reader: Instruction | None, value: Value) -> bool:
     """Whether a reader is a norm of the value alone."""
-    return isinstance(reader, program.Norm) and reader.x.value is value and reader.residual is None
+    return isinstance(reader, program.NormInstruction) and reader.x.value is value and reader.residual is None
 
 
-def lower_norm(step: PromptBuilder, i: program.Norm) -> None:
+def lower_norm(step: PromptBuilder, i: program.NormInstruction) -> None:
     if i.x.dim() != 2:
         raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
     width, rows = int(i.x.shape[1]), step.rows_of(i.out.value)
@@ -173,7 +173,7 @@ def lower_norm(step: PromptBuilder, i: program.Norm) -> None:
     )  # fmt: skip
 
 
-def lower_add(step: PromptBuilder, i: program.Add) -> None:
+def lower_add(step: PromptBuilder, i: program.AddInstruction) -> None:
     x, y = step.whole(i.x), step.whole(i.y)
     shape = (step.rows_of(i.out.value), int(i.out.shape[-1]))
     if x.shape != shape or y.shape != shape:

@@ -27,7 +27,7 @@ def _heads_of(step: PromptBuilder, heads: Traced) -> tuple[Tensor, int, int]:
     return tensor.view(-1)[heads.offset :], int(heads.strides[0]), int(heads.strides[1])
 
 
-def lower_heads(step: PromptBuilder, i: program.PrepareHeads) -> None:
+def lower_heads(step: PromptBuilder, i: program.HeadsInstruction) -> None:
     heads, channels = int(i.q.shape[1]), int(i.q.shape[2])
     kv_heads, rotated = int(i.k.shape[1]), int(i.table.shape[1])
     (q, q_stride, q_inner), (k, k_stride, k_inner), (v, v_stride, v_inner) = (
@@ -62,7 +62,7 @@ def _halves_fit(cache: LayerCache, channels: int) -> bool:
     return channels % 2 == 0 and (not scaled or channels // 2 % SCALE_CHANNELS.value == 0)
 
 
-def lower_store(step: PromptBuilder, i: program.StoreKV) -> None:
+def lower_store(step: PromptBuilder, i: program.StoreInstruction) -> None:
     heads, channels = int(i.k.shape[1]), int(i.k.shape[2])
     (k, k_stride, k_inner), (v, v_stride, v_inner) = (_heads_of(step, x) for x in (i.k, i.v))
     pages, slots = pages_of(i.cache), step.slots[i.group]
@@ -77,7 +77,7 @@ def lower_store(step: PromptBuilder, i: program.StoreKV) -> None:
     )  # fmt: skip
 
 
-def lower_attention(step: PromptBuilder, i: program.PagedAttention) -> None:
+def lower_attention(step: PromptBuilder, i: program.PagedAttentionInstruction) -> None:
     if i.bias is not None:
         raise UnrecordableError("attention with a bias has no kernel in a step")
     heads, channels = int(i.q.shape[1]), int(i.q.shape[2])

@@ -31,14 +31,14 @@ from antiphon.ops.triton.program.workspace import CompactWorkspace
 INPUT_BLOCK = 256
 
 _LOWERINGS: Lowerings = {
-    program.Embed: lower_embed,
-    program.Linear: lower_linear,
-    program.Norm: lower_norm,
-    program.PrepareHeads: lower_heads,
-    program.StoreKV: lower_store,
-    program.PagedAttention: lower_attention,
-    program.Add: lower_add,
-    program.GatherRows: lower_gather,
+    program.EmbedInstruction: lower_embed,
+    program.LinearInstruction: lower_linear,
+    program.NormInstruction: lower_norm,
+    program.HeadsInstruction: lower_heads,
+    program.StoreInstruction: lower_store,
+    program.PagedAttentionInstruction: lower_attention,
+    program.AddInstruction: lower_add,
+    program.GatherInstruction: lower_gather,
 }
 
 
@@ -59,7 +59,7 @@ class PromptWords:
     logit_rows: Tensor  # [L]
 
 
-class PromptStep:
+class LoweredPromptStep:
     """The launches of a step that reads `words`. Their lengths are its size, whatever they hold."""
 
     def __init__(

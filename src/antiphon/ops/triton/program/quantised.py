@@ -27,7 +27,7 @@ from antiphon.ops.triton.quantised.prepare import PreparedWeight
 from antiphon.ops.triton.quantised.repacking import BlockRows
 from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
 from antiphon.ops.triton.quantised.tiles import row_tile, vector_tile
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 
 #: Stages of the kernels' loops, as for the operations: Triton's default.
@@ -113,7 +113,7 @@ def row_launches(
 
 
 def library_calls(
-    matrix: PreparedWeight, x: Tensor, out: Tensor, workspace: Workspace | None
+    matrix: PreparedWeight, x: Tensor, out: Tensor, workspace: ProductWorkspace | None
 ) -> list[Launch | Call]:  # fmt: skip
     """out = x · weightᵀ for many rows: blocks are expanded first, e4m3 is multiplied as it is where the card can.
 

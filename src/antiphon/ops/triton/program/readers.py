@@ -18,11 +18,11 @@ class Readers:
         self._is_decode = is_decode
         self._aliases: dict[int, Value] = {}
         for instruction in recording.instructions:
-            if is_decode and isinstance(instruction, program.GatherRows):
+            if is_decode and isinstance(instruction, program.GatherInstruction):
                 self._aliases[id(instruction.out.value)] = instruction.x.value
         self._places: dict[int, list[int]] = {}
         for place, instruction in enumerate(recording.instructions):
-            if not (is_decode and isinstance(instruction, program.GatherRows)):
+            if not (is_decode and isinstance(instruction, program.GatherInstruction)):
                 for value in instruction.reads():
                     self._places.setdefault(id(self.origin(value)), []).append(place)
         if recording.output is not None:  # read after the last instruction
@@ -43,17 +43,17 @@ class Readers:
         count = len(self._instructions)
         return [self._instructions[place] if place < count else None for place in self.places(value)]
 
-    def products_of(self, value: Value) -> list[program.Linear]:
+    def products_of(self, value: Value) -> list[program.LinearInstruction]:
         """The products that read a value, if nothing else does."""
         found = []
         for reader in self.of(value):
-            if type(reader) is not program.Linear or self.origin(reader.x.value) is not self.origin(value):
+            if type(reader) is not program.LinearInstruction or self.origin(reader.x.value) is not self.origin(value):
                 return []
             found.append(reader)
         return found
 
-    def norms_of(self, value: Value) -> list[program.Norm]:
-        return [reader for reader in self.of(value) if isinstance(reader, program.Norm)]
+    def norms_of(self, value: Value) -> list[program.NormInstruction]:
+        return [reader for reader in self.of(value) if isinstance(reader, program.NormInstruction)]
 
     def last(self, value: Value, now: int) -> int:
         """The last reader, from instruction `now` on, through norms that only their readers compute."""

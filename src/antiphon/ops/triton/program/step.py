@@ -17,7 +17,7 @@ from antiphon.ops.triton.program.choice import ChoiceColumns, Draw, choice_launc
 from antiphon.ops.triton.program.decode import lower
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.rows import StepRows
-from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.program.workspace import StepWorkspace
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class StepMemory:
         return cls(rows.fill_(-1), given.fill_(-1), offsets, drawn, torch.stack(inputs), counters, workspace)
 
 
-class DecodeStep:
+class LoweredDecodeStep:
     """The launches of a step of `count` tokens, in the order of `memory.rows`.
 
     A chained step may have several tokens of a request: each has a place with its row, the token and its offset.
@@ -60,7 +60,7 @@ class DecodeStep:
             for name in recording.groups
         }
         inputs = DecodeInputs({"token_ids": token_ids, "positions": positions}, table_rows, groups)
-        workspace = Workspace(memory.workspace)
+        workspace = StepWorkspace(memory.workspace)
         is_chained = pages is not None
         own = [name for name in recording.groups if name not in store.cross] if is_chained else []
         slots = {name: workspace.take((count,), torch.int64) for name in own}
@@ -139,7 +139,7 @@ def step_bytes(
     empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
     memory = StepMemory(empty[0], empty[0], empty[0], empty[0], empty, empty[0], None)
     steps = (
-        DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card, draw)
+        LoweredDecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card, draw)
         for draw in (Draw.PLAIN, Draw.FILTERED)
     )
     return max(step.workspace_bytes for step in steps)

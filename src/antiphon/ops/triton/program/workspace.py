@@ -13,7 +13,7 @@ from torch import Tensor
 ALIGNMENT = 256
 
 
-class Workspace:
+class StepWorkspace:
     """Places in one array of bytes. Without an array it only counts what a step would need."""
 
     def __init__(self, memory: Tensor | None) -> None:
@@ -50,7 +50,7 @@ class Workspace:
         self._free[size].append(start)
 
 
-class CompactWorkspace(Workspace):
+class CompactWorkspace(StepWorkspace):
     """Places that were left are joined and divided, for steps whose values are large and of many sizes."""
 
     def __init__(self, memory: Tensor | None) -> None:

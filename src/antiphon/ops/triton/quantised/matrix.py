@@ -20,7 +20,7 @@ from antiphon.ops.triton.quantised.activations import packed
 from antiphon.ops.triton.quantised.forms import FORMS, WIDTH
 from antiphon.ops.triton.quantised.repacking import BlockRows, repack
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight, WeightPart
 
@@ -69,7 +69,7 @@ class QuantisedMatrix:
     def product(
         self,
         x: Tensor,
-        workspace: Workspace,
+        workspace: ProductWorkspace,
         bias: Tensor | None = None,
         activation: Activation = "none",
         residual: Tensor | None = None,
@@ -112,7 +112,7 @@ class QuantisedMatrix:
                 row_product(piece, x, target, columns, workspace, piece_bias, activation, kept_residual, pdl)
         return out
 
-    def expanded(self, workspace: Workspace, dtype: torch.dtype) -> Tensor:
+    def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         out = workspace.scratch(self.rows, self.columns, dtype)
         for piece, first in self.placed():
@@ -170,7 +170,7 @@ def vector_product(
 
 
 def row_product(
-    piece: BlockRows, x: Tensor, y: Tensor, columns: int, workspace: Workspace,
+    piece: BlockRows, x: Tensor, y: Tensor, columns: int, workspace: ProductWorkspace,
     bias: Tensor | None, activation: Activation, residual: Tensor | None, pdl: bool, tile: BlockRowTile | None = None,
 ) -> None:  # fmt: skip
     """The product of x [T, K], T up to 64, into y [T, columns], which may be columns of a wider tensor."""

@@ -12,7 +12,7 @@ from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
 from antiphon.ops.triton.quantised.matrix import launch_options, multiply, rounded
-from antiphon.ops.triton.quantised.workspace import Workspace
+from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 
 #: The largest number of e4m3.
@@ -54,7 +54,7 @@ class RowScaledMatrix:
     def product(
         self,
         x: Tensor,
-        workspace: Workspace,
+        workspace: ProductWorkspace,
         bias: Tensor | None = None,
         activation: Activation = "none",
         residual: Tensor | None = None,
@@ -77,7 +77,7 @@ class RowScaledMatrix:
             raise ValueError(f"a norm is computed inside the product of up to {VECTOR_ROWS} rows, not {len(x)}")
         return finish(self._library_product(x, workspace, out.dtype), bias, activation, residual, out)
 
-    def expanded(self, workspace: Workspace, dtype: torch.dtype) -> Tensor:
+    def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         return self.expand(workspace.scratch(self.rows, self.columns, dtype))
 
@@ -91,7 +91,7 @@ class RowScaledMatrix:
         rows = self.codes.view(torch.uint8)[kept].view(torch.float8_e4m3fn).float()
         return rows * (self.scales[kept] * (ids >= 0) * scale)[:, None]
 
-    def is_multiplied(self, workspace: Workspace) -> bool:
+    def is_multiplied(self, workspace: ProductWorkspace) -> bool:
         """Whether the library multiplies the codes themselves."""
         return workspace.multiplies_fp8 and self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
 
@@ -113,7 +113,7 @@ class RowScaledMatrix:
             RESIDUAL=residual is not None, PDL=pdl, **launch_options(warps, pdl),
         )  # fmt: skip
 
-    def _library_product(self, x: Tensor, workspace: Workspace, dtype: torch.dtype) -> Tensor:
+    def _library_product(self, x: Tensor, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
         if self.is_multiplied(workspace):
             return self._scaled_product(x)
         x = rounded(x)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-class Workspace:
+class ProductWorkspace:
     """Buffers of one device and one stream, grown when a product needs more than any before it.
 
     Graphs hold the buffers' addresses, so that a buffer that was outgrown is kept; `reserve` with the largest sizes
@@ -58,7 +58,7 @@ class Workspace:
         return self._scratch[:size].view(dtype).view(rows, columns)
 
 
-_workspaces: dict[tuple[torch.device, int], Workspace] = {}
+_workspaces: dict[tuple[torch.device, int], ProductWorkspace] = {}
 #: Bytes of the largest weight of each device, expanded to 16 bits.
 _largest: dict[torch.device, int] = {}
 
@@ -77,11 +77,11 @@ def drop_workspace(device: torch.device) -> None:
     _workspaces.pop((device, _stream(device)), None)
 
 
-def workspace_of(device: torch.device) -> Workspace:
+def workspace_of(device: torch.device) -> ProductWorkspace:
     """The workspace of the device's current stream."""
     stream = _stream(device)
     found = _workspaces.get((device, stream))
     if found is None:
-        found = _workspaces[device, stream] = Workspace(device)
+        found = _workspaces[device, stream] = ProductWorkspace(device)
     found.reserve(scratch_bytes=_largest.get(device, 0))
     return found
