@@ -34,7 +34,7 @@ from antiphon.bench.process import ServerProcess, antiphon_server
 from antiphon.bench.serve_bench import run_loop
 from antiphon.runtime.activity.report import ActivityReport
 from antiphon.runtime.activity.reporter import encode
-from antiphon.runtime.activity.sample import Sampler
+from antiphon.runtime.activity.sample import ActivitySampler
 from antiphon.server.setup.run_file import local_servers
 from engine_overhead import free_core
 
@@ -138,7 +138,7 @@ class Benchmark:
 def one_report(streams: int, count: int = 300) -> tuple[float, float]:
     """Microseconds of processor time of a sample, and of the report made of it, one after each step."""
     core, _ = free_core(streams, count)
-    sampler, kept = Sampler(core), ActivityReport()
+    sampler, kept = ActivitySampler(core), ActivityReport()
     samples, reports = [], []
     for number in range(count):
         core.step()

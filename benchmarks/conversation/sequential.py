@@ -21,7 +21,7 @@ from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.models.smart_turn import SmartTurn
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES
-from antiphon.runtime.voice.turn_detection import PAUSE, Began, Decision, Ended, Look, TurnDetector
+from antiphon.runtime.voice.turn_detection import PAUSE, Began, Completed, Decision, Look, TurnDetector
 from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from conversation import protocol
 from conversation.protocol import LEAD_SECONDS, SOUND_LEVEL, WIRE_RATE
@@ -64,7 +64,7 @@ class _OpenTurn:
                     is_same = self.look is not None and self.look.end == decision.end
                     self.num_looks = self.num_looks + 1 if is_same else 1
                     self.look, self.is_answered, self.asked = decision, False, None
-                case Ended() if decision.end > self.speech_end - SPEECH_RATE // 2:
+                case Completed() if decision.end > self.speech_end - SPEECH_RATE // 2:
                     self.ended = decision.end
 
     def take_answer(self) -> None:

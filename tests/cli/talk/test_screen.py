@@ -16,11 +16,11 @@ from antiphon.runtime.voice.events import (
     ResponseStatus,
     SessionError,
     SessionEvent,
-    SpeechStarted,
-    SpeechStopped,
     SpokenTextDelta,
     TranscriptDelta,
     TranscriptDone,
+    UserSpeechStarted,
+    UserSpeechStopped,
 )
 from antiphon.runtime.voice.items import Message, Role, SoundPart
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -28,8 +28,8 @@ from antiphon.runtime.voice.waterfall import Waterfall
 
 WATERFALL = Waterfall(10.0, 10.2, 10.1, 10.6, None, 10.6, 10.7, 10.8, 10.84, 10.7, 10.84)
 PLACE = PartPlace("resp_1", "item_2", 0)
-HEARD: list[SessionEvent] = [SpeechStarted("item_1", 0), TranscriptDelta("item_1", 0, "what is")]
-ASKED: list[SessionEvent] = [SpeechStopped("item_1", 900), TranscriptDone("item_1", 0, " What is it?", 0.9)]
+HEARD: list[SessionEvent] = [UserSpeechStarted("item_1", 0), TranscriptDelta("item_1", 0, "what is")]
+ASKED: list[SessionEvent] = [UserSpeechStopped("item_1", 900), TranscriptDone("item_1", 0, " What is it?", 0.9)]
 ANSWERED: list[SessionEvent] = [SpokenTextDelta(PLACE, " It is "), SpokenTextDelta(PLACE, "so.")]
 
 

@@ -13,7 +13,7 @@ from antiphon.runtime.activity.gaps import PER_DECADE, SHORTEST, GapCounts, buck
 from antiphon.runtime.activity.report import MAX_NEW_STEPS, ActivityReport
 from antiphon.runtime.activity.reporter import encode
 from antiphon.runtime.activity.rows import REQUEST_COLUMNS, STEP_COLUMNS
-from antiphon.runtime.activity.sample import Sampler
+from antiphon.runtime.activity.sample import ActivitySampler
 from support.engine.engine_world import ModelSetup, World, with_config
 
 SETUP = with_config(ModelSetup(), max_running=4, chunk_tokens=8)
@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, num_slabs: int = 64, setup: ModelSetup = SETUP) -> None:
         self.world = World(num_slabs)
         self.world.add_model("chat", setup)
-        self.sampler = Sampler(self.world.core)
+        self.sampler = ActivitySampler(self.world.core)
         self.report = ActivityReport()
 
     def news(self, **options: Any) -> dict[str, Any]:

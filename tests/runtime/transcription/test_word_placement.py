@@ -11,7 +11,7 @@ from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import Timeline, segments_of, stretches
+from antiphon.runtime.transcription.window_segments import WindowTimeline, segments_of, stretches
 from antiphon.runtime.transcription.word_placement import LONGEST_WORD, placed_words
 from antiphon.runtime.transcription.word_timestamps import AlignedWord
 from support.models.tiny_whisper import tiny_whisper
@@ -108,7 +108,7 @@ def test_a_stretch_over_a_seam_becomes_a_segment_for_each_span(asks_for_words: b
     window = Window((SpeechSpan(10.0, 14.0), SpeechSpan(44.0, 50.0)))
     cut = stretches(job.best, job.recogniser.tokens, 10.0)
     assert cut[0].crosses(window.bounds)
-    found = segments_of(job, cut, Timeline(window), job.recogniser.tokenizer)
+    found = segments_of(job, cut, WindowTimeline(window), job.recogniser.tokenizer)
     assert [(segment.start, segment.end) for segment in found] == [(12.0, 13.0), (44.0, 46.0)]
     assert [segment.tokens for segment in found] == [tuple(tokens[:2]), tuple(tokens[2:])]
     assert [segment.logprobs for segment in found] == [(-0.0, -1.0), (-2.0, -3.0, -4.0, -5.0)]
@@ -126,7 +126,7 @@ def test_words_of_a_stretch_that_is_left_out_do_not_move_to_the_next() -> None:
     words = [AlignedWord("a", (40,), 0.5, 1.5, 1.0), AlignedWord("b", (41,), 4.5, 5.5, 1.0)]
     job = job_of(tokens, words, 8.0, words=True)
     cut = stretches(job.best, job.recogniser.tokens, 8.0)
-    (found,) = segments_of(job, cut[1:], Timeline(Window((SpeechSpan(0.0, 8.0),))), job.recogniser.tokenizer)
+    (found,) = segments_of(job, cut[1:], WindowTimeline(Window((SpeechSpan(0.0, 8.0),))), job.recogniser.tokenizer)
     assert [word.text for word in found.words] == ["b"]
 
 
@@ -135,5 +135,7 @@ def test_what_is_transcribed_again_begins_after_the_words_that_are_kept() -> Non
     words = [AlignedWord("a", (40,), 0.5, 1.5, 1.0), AlignedWord("b", (41,), 1.5, 4.5, 1.0)]
     job = job_of([stamp, 40, 41, stamp + 150], words, 8.0, words=True)
     cut = stretches(job.best, job.recogniser.tokens, 8.0)
-    (found,) = segments_of(job, cut, Timeline(Window((SpeechSpan(0.0, 8.0),)), limit=3.0), job.recogniser.tokenizer)
+    (found,) = segments_of(
+        job, cut, WindowTimeline(Window((SpeechSpan(0.0, 8.0),)), limit=3.0), job.recogniser.tokenizer
+    )
     assert found.end <= 3.0 and all(word.end <= 3.0 for word in found.words)

@@ -13,9 +13,10 @@ from antiphon.cli.talk.engine_voice import EngineAnswer
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.voice.events import EndReason, ResponseDone, ResponseStatus
 from antiphon.runtime.voice.repetition import RepetitionDetector
-from antiphon.runtime.voice.services import Answer, AnswerText
+from antiphon.runtime.voice.services import Answer
 from antiphon.server.realtime.chat_answer import ChatAnswer
 from antiphon.text.tool_calls.output_parser import OutputParser
+from antiphon.text.tool_calls.pieces import Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_services import FakeServices, says
@@ -81,7 +82,7 @@ async def test_an_answer_that_repeats_itself_is_ended(make: Any) -> None:
     with pytest.raises(StopAsyncIteration):
         while True:
             pieces.append(await answer.__anext__())
-    assert pieces == [AnswerText("again ")] * 4 and stream.is_closed
+    assert pieces == [Content("again ")] * 4 and stream.is_closed
     assert answer.usage.is_repeating and (answer.usage.input_tokens, answer.usage.output_tokens) == (2, 80)
 
 
@@ -89,7 +90,7 @@ async def test_an_answer_that_repeats_itself_is_ended(make: Any) -> None:
 async def test_a_written_answer_may_repeat_itself() -> None:
     answer = server_answer(Stream(), is_spoken=False)
     for _ in range(20):
-        assert await answer.__anext__() == AnswerText("again ")
+        assert await answer.__anext__() == Content("again ")
     answer.close()
 
 

@@ -26,9 +26,9 @@ from antiphon.runtime.voice.events import (
 )
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role, SoundPart, TextPart
 from antiphon.runtime.voice.request import ResponseRequest
-from antiphon.runtime.voice.services import AnswerText, CallArguments, CallStart
 from antiphon.runtime.voice.settings import Modality, ToolChoice, ToolDefinition, VoiceSettings
 from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_services import AnswerScript, FakeServices, says, texts
@@ -100,7 +100,13 @@ def test_a_commit_of_a_detected_turn_asks_for_no_answer() -> None:
             driver.session.commit()
             await driver.until(TranscriptDone)
             await driver.rest()
-            assert driver.kinds[:5] == ["SpeechStarted", "SpeechStopped", "BufferCommitted", "ItemAdded", "ItemDone"]
+            assert driver.kinds[:5] == [
+                "UserSpeechStarted",
+                "UserSpeechStopped",
+                "BufferCommitted",
+                "ItemAdded",
+                "ItemDone",
+            ]
             assert not driver.all(ResponseStarted)
 
     run(talk())
@@ -137,8 +143,13 @@ def test_a_call_comes_after_the_sound_before_it() -> None:
     def script(items: Sequence[Item], settings: VoiceSettings) -> AnswerScript:
         if any(isinstance(item, FunctionOutput) for item in items):
             return says("it rains")
-        calls = [CallStart("weather"), CallArguments('{"city":'), CallArguments(' "Oslo"}'), CallStart("time")]
-        return AnswerScript([AnswerText("Let me see,"), AnswerText(" please wait."), *calls])
+        calls = [
+            CallStart(0, "weather"),
+            CallArguments(0, '{"city":'),
+            CallArguments(0, ' "Oslo"}'),
+            CallStart(0, "time"),
+        ]
+        return AnswerScript([Content("Let me see,"), Content(" please wait."), *calls])
 
     async def talk() -> None:
         async with Driver(FakeServices(script, speech_delay=0.7), MANUAL) as driver:
@@ -162,7 +173,7 @@ def test_a_call_comes_after_the_sound_before_it() -> None:
 
 def test_a_call_alone_is_not_spoken() -> None:
     async def talk() -> None:
-        services = FakeServices(lambda items, settings: AnswerScript([AnswerText("\n"), CallStart("look")]))
+        services = FakeServices(lambda items, settings: AnswerScript([Content("\n"), CallStart(0, "look")]))
         async with Driver(services, MANUAL) as driver:
             driver.session.respond()
             done = await driver.until(ResponseDone)
@@ -225,7 +236,7 @@ def test_the_settings_of_one_response() -> None:
         async with Driver(FakeServices(), MANUAL) as driver:
             driver.session.respond(ResponseRequest(TEXT))
             await driver.until(ResponseDone)
-            assert "TextDone" in driver.kinds and "SoundDelta" not in driver.kinds
+            assert "WrittenTextDone" in driver.kinds and "SoundDelta" not in driver.kinds
             assert driver.session.settings is MANUAL
 
     run(talk())

@@ -18,8 +18,8 @@ from antiphon.runtime.voice.events import (
     ResponseStatus,
     SessionError,
     SoundDelta,
-    SpeechStarted,
     TranscriptFailed,
+    UserSpeechStarted,
 )
 from antiphon.runtime.voice.items import Item, Message, Role, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -49,7 +49,7 @@ def test_an_engine_that_dies_during_an_answer() -> None:
             assert texts(driver.session.items)[1] == "one two three four five,"  # all that was sent is heard
             await driver.be_silent(3000)
             await driver.say(600)
-            started = driver.all(SpeechStarted)[1]
+            started = driver.all(UserSpeechStarted)[1]
             assert started.start_ms == pytest.approx(4100, abs=400)  # of the session's sound
             await driver.be_silent(600)
             await driver.until(ResponseDone, lambda event: event.response.status is ResponseStatus.COMPLETED)
@@ -66,7 +66,7 @@ def test_an_engine_that_dies_while_the_person_speaks() -> None:
             await driver.say(800)
             services.kill()
             await driver.be_silent(200)
-            assert driver.kinds == ["SpeechStarted", "SessionError", "SpeechStopped"]
+            assert driver.kinds == ["UserSpeechStarted", "SessionError", "UserSpeechStopped"]
 
     run(talk())
 
@@ -115,7 +115,7 @@ def test_an_engine_that_is_away_is_reported_once_and_asked_again() -> None:
             await driver.say(800)
             await driver.be_silent(600)
             await driver.until(ResponseDone)
-            assert driver.all(SpeechStarted)[0].start_ms == pytest.approx(39_700, abs=200)
+            assert driver.all(UserSpeechStarted)[0].start_ms == pytest.approx(39_700, abs=200)
 
     run(talk())
 

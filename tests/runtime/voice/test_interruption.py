@@ -15,11 +15,11 @@ from antiphon.runtime.voice.events import (
     ResponseStatus,
     SessionError,
     SoundDelta,
-    SpeechStarted,
+    UserSpeechStarted,
 )
 from antiphon.runtime.voice.items import FunctionCall, ItemStatus, Message
-from antiphon.runtime.voice.services import AnswerText, CallArguments, CallStart
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_services import AnswerScript, FakeAnswer, FakeServices, FakeSynthesis, says, texts
@@ -55,7 +55,7 @@ def test_the_engine_is_told_before_anything_is_emitted() -> None:
             await ask(driver)
             await driver.say(300)
             await driver.until(ResponseDone)
-            place = max(index for index, event in enumerate(happened) if isinstance(event, SpeechStarted))
+            place = max(index for index, event in enumerate(happened) if isinstance(event, UserSpeechStarted))
             assert {type(event) for event in happened[place - 2 : place]} == {FakeAnswer, FakeSynthesis}
             assert [type(event).__name__ for event in happened[place + 1 :]] == [
                 "SoundDone", "SpokenTextDone", "PartDone", "ItemDone", "OutputItemDone", "ResponseDone",
@@ -96,8 +96,8 @@ def test_the_history_keeps_what_was_heard(delay: float) -> None:
 
 def test_a_message_that_is_heard_while_the_model_calls_a_function_is_interrupted_too() -> None:
     async def talk() -> None:
-        arguments = [CallArguments("x") for _ in range(100)]
-        script = AnswerScript([AnswerText("one two three four five,"), CallStart("look"), *arguments])
+        arguments = [CallArguments(0, "x") for _ in range(100)]
+        script = AnswerScript([Content("one two three four five,"), CallStart(0, "look"), *arguments])
         async with Driver(FakeServices(lambda items, settings: script)) as driver:
             await ask(driver)
             await driver.until(OutputItemAdded, lambda event: isinstance(event.item, FunctionCall))
@@ -173,11 +173,11 @@ def test_short_sounds_do_not_interrupt_an_answer_that_is_heard() -> None:
             assert hearing.min_speech == 200
             await driver.say(100)
             await driver.be_silent(600)
-            assert len(driver.all(SpeechStarted)) == 1
+            assert len(driver.all(UserSpeechStarted)) == 1
             await driver.be_silent(16_000)
             assert hearing.min_speech == 0
             await driver.say(100)
-            assert len(driver.all(SpeechStarted)) == 2
+            assert len(driver.all(UserSpeechStarted)) == 2
 
     run(talk())
 
@@ -291,7 +291,7 @@ def test_what_is_played_is_taken_out_of_what_is_heard() -> None:
             assert echo.stopped_at == []
             await driver.say(400)
             (stopped,) = echo.stopped_at
-            assert driver.all(SpeechStarted)[-1].start_ms < stopped < places[-1]
+            assert driver.all(UserSpeechStarted)[-1].start_ms < stopped < places[-1]
 
     run(talk())
 

@@ -21,13 +21,14 @@ from antiphon.runtime.voice.events import (
     SessionError,
     SettingsChanged,
     SoundDelta,
-    SpeechStarted,
+    UserSpeechStarted,
 )
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role, SoundPart, TextPart, new_id
 from antiphon.runtime.voice.request import ResponseRequest
-from antiphon.runtime.voice.services import AnswerPiece, AnswerText, CallArguments, CallStart
+from antiphon.runtime.voice.services import AnswerPiece
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_hearing import FakeHearing, HearingDelays
@@ -70,11 +71,12 @@ class RandomSession:
             return says("all is well, I hope")
         pieces: list[AnswerPiece] = []
         for _ in range(rng.choice([0, 1, 1, 1, 2])):
-            pieces += [
-                AnswerText(f" word{index}" + rng.choice(["", "", ",", "."])) for index in range(rng.randrange(20))
-            ]
+            pieces += [Content(f" word{index}" + rng.choice(["", "", ",", "."])) for index in range(rng.randrange(20))]
             if rng.random() < 0.3:
-                pieces += [CallStart("look"), *(CallArguments(part) for part in rng.choice([[], ['{"a":', "1}"]]))]
+                pieces += [
+                    CallStart(0, "look"),
+                    *(CallArguments(0, part) for part in rng.choice([[], ['{"a":', "1}"]])),
+                ]
         error = rng.choice(
             [None] * 12 + [EngineError("a step failed"), InvalidRequestError("too long"), OSError("a fault")]
         )
@@ -213,5 +215,5 @@ def test_random_sessions(part: int) -> None:
     endings = {(done.response.status, done.response.reason) for d in drivers for done in d.all(ResponseDone)}
     # Few responses are cancelled by the client, and none in some parts of the soak.
     assert len(endings) in ((5,) if part < NUM_PARTS else (4, 5))
-    assert sum(len(driver.all(SpeechStarted)) for driver in drivers) > PER_PART
+    assert sum(len(driver.all(UserSpeechStarted)) for driver in drivers) > PER_PART
     assert sum(driver.services.num_calls for driver in drivers) > 2 * PER_PART

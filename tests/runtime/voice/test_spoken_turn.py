@@ -12,13 +12,13 @@ from antiphon.runtime.voice.events import (
     ResponseStarted,
     ResponseStatus,
     SoundDelta,
-    SpeechStarted,
-    SpeechStopped,
     SpokenTextDelta,
     TranscriptDelta,
     TranscriptDone,
     TranscriptFailed,
     TranscriptUnsettled,
+    UserSpeechStarted,
+    UserSpeechStopped,
 )
 from antiphon.runtime.voice.items import Message, Role, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -38,12 +38,12 @@ def test_the_documented_order() -> None:
             await driver.until(ResponseDone)
             driver.order.finish()
             assert driver.kinds == [
-                "SpeechStarted", "SpeechStopped", "BufferCommitted", "ItemAdded", "ItemDone", "TranscriptDelta",
+                "UserSpeechStarted", "UserSpeechStopped", "BufferCommitted", "ItemAdded", "ItemDone", "TranscriptDelta",
                 "TranscriptDone", "ResponseStarted", "OutputItemAdded", "ItemAdded", "PartAdded", "SpokenTextDelta",
                 "SoundDelta", "SoundDone", "SpokenTextDone", "PartDone", "ItemDone", "OutputItemDone", "ResponseDone",
             ]  # fmt: skip
             assert texts(driver.session.items) == ["t1w0 t1w1 t1w2 t1w3", "yes, it is so"]
-            assert (driver.all(SpeechStarted)[0].start_ms, driver.all(SpeechStopped)[0].end_ms) == (0, 1100)
+            assert (driver.all(UserSpeechStarted)[0].start_ms, driver.all(UserSpeechStopped)[0].end_ms) == (0, 1100)
 
     run(talk())
 
@@ -180,7 +180,7 @@ def test_what_was_no_speech_leaves_nothing_behind() -> None:
             await driver.say(200)
             await driver.be_silent(600)
             await driver.rest()
-            assert driver.kinds == ["SpeechStarted", "SpeechStopped"]
+            assert driver.kinds == ["UserSpeechStarted", "UserSpeechStopped"]
             assert driver.session.items == ()
 
     run(talk())

@@ -13,9 +13,9 @@ from antiphon.runtime.voice.turn_detection import (
     PAUSE,
     SAMPLES_PER_MS,
     Began,
+    Completed,
     Decision,
     Dropped,
-    Ended,
     Idle,
     Look,
     Paused,
@@ -68,7 +68,7 @@ def test_a_turn_of_fixed_silence() -> None:
     assert heard.hear(SILENCE, 64) == []
     assert heard.hear(SILENCE, 32) == [Paused(ms(1600))]
     assert heard.hear(SILENCE, 384) == []
-    assert heard.hear(SILENCE, 32) == [Ended(ms(1600))]  # 512 ms after the speech
+    assert heard.hear(SILENCE, 32) == [Completed(ms(1600))]  # 512 ms after the speech
     # The next turn's prefix does not reach into the sound of the last one.
     assert heard.hear(SPEECH, 32) == [Began(ms(1600 + 512 - 300))]
     assert TurnDetector(TurnSettings(prefix_ms=300), FRAME).push(SPEECH) == [Began(0)]
@@ -79,7 +79,7 @@ def test_a_guess_is_void_when_speech_goes_on() -> None:
     heard.hear(SPEECH, 640)
     assert heard.hear(SILENCE, 320) == [Paused(ms(640))]
     assert heard.hear(SPEECH, 320) == [Resumed()]
-    assert heard.hear(SILENCE, 640) == [Paused(ms(1280)), Ended(ms(1280))]
+    assert heard.hear(SILENCE, 640) == [Paused(ms(1280)), Completed(ms(1280))]
 
 
 def test_speech_begins_at_the_threshold_and_ends_under_the_release() -> None:
@@ -87,7 +87,7 @@ def test_speech_begins_at_the_threshold_and_ends_under_the_release() -> None:
     assert heard.hear(0.59, 320) == []
     assert heard.hear(0.61, 320) == [Began(ms(20))]
     assert heard.hear(0.5, 960) == []  # a little under the threshold speech goes on
-    assert heard.hear(0.4, 320) == [Paused(ms(1600)), Ended(ms(1600))]
+    assert heard.hear(0.4, 320) == [Paused(ms(1600)), Completed(ms(1600))]
 
 
 def test_a_minimum_of_speech_opens_a_turn_late_but_from_its_beginning() -> None:
@@ -113,7 +113,7 @@ def test_the_model_ends_a_turn_that_sounds_complete() -> None:
     heard = Heard(TurnSettings(TurnDetection.SEMANTIC_VAD), answers=[0.2, 0.7])
     heard.hear(SPEECH, 960)
     decisions = heard.hear(SILENCE, 1600)
-    assert decisions == [Paused(ms(960)), Look(1, ms(960)), Look(2, ms(960)), Ended(ms(960))]
+    assert decisions == [Paused(ms(960)), Look(1, ms(960)), Look(2, ms(960)), Completed(ms(960))]
     assert [where - ms(960) for where, _ in heard.decisions[1:]] == [ms(96), ms(192), ms(512), ms(512)]
 
 
@@ -125,7 +125,7 @@ def test_eagerness_is_the_longest_wait(eagerness: str, wait: int) -> None:
     heard.hear(SPEECH, 960)
     heard.hear(SILENCE, 10_000)
     where, last = heard.decisions[-1]
-    assert last == Ended(ms(960)) and 0 <= where - ms(960) - ms(wait) < FRAME
+    assert last == Completed(ms(960)) and 0 <= where - ms(960) - ms(wait) < FRAME
 
 
 def test_an_answer_that_comes_too_late_changes_nothing() -> None:
@@ -138,7 +138,7 @@ def test_an_answer_that_comes_too_late_changes_nothing() -> None:
     assert heard.detector.answer(look, 0.99) == []
     second = heard.hear(SILENCE, 320)[-1]
     assert isinstance(second, Look)
-    assert heard.detector.answer(look, 0.99) == [] and heard.detector.answer(second, 0.99) == [Ended(ms(2240))]
+    assert heard.detector.answer(look, 0.99) == [] and heard.detector.answer(second, 0.99) == [Completed(ms(2240))]
     assert heard.detector.answer(second, 0.99) == []
 
 
@@ -185,8 +185,8 @@ def check_order(turns: list[tuple[int, Decision]], floor: int, is_restarted: boo
     _, began = turns[0]
     assert isinstance(began, Began) and floor <= began.start < turns[0][0]
     last = kinds[-1]
-    assert is_restarted or last in (Ended, Dropped)
-    assert not {Ended, Dropped} & set(kinds[:-1])
+    assert is_restarted or last in (Completed, Dropped)
+    assert not {Completed, Dropped} & set(kinds[:-1])
     is_paused = False
     for where, decision in turns:
         match decision:
@@ -198,7 +198,7 @@ def check_order(turns: list[tuple[int, Decision]], floor: int, is_restarted: boo
                 is_paused = False
             case Look():
                 assert is_paused and where - decision.end >= ms(192)
-            case Ended():
+            case Completed():
                 assert is_paused and began.start < decision.end <= where
             case Dropped():
                 assert Paused not in kinds
@@ -222,9 +222,9 @@ def test_random_streams_give_turns_in_order(seed: int) -> None:
             if isinstance(decision, Look):
                 looks.append((detector.position + source.randrange(0, ms(700)), decision))
             open_turn.append((detector.position, decision))
-            if isinstance(decision, Ended | Dropped):
+            if isinstance(decision, Completed | Dropped):
                 check_order(open_turn, floor, False)
-                floor = max(floor, decision.end + PAUSE if isinstance(decision, Ended) else 0)
+                floor = max(floor, decision.end + PAUSE if isinstance(decision, Completed) else 0)
                 open_turn, num_ended = [], num_ended + 1
 
     for _ in range(3000):
@@ -235,7 +235,7 @@ def test_random_streams_give_turns_in_order(seed: int) -> None:
             looks.remove((due, look))
             probability = source.random()
             decided = detector.answer(look, probability)
-            assert not decided or (probability >= COMPLETE and decided == [Ended(look.end)])
+            assert not decided or (probability >= COMPLETE and decided == [Completed(look.end)])
             note(decided)
         if source.random() < 0.002:
             detector.configure(random_settings(source))

@@ -16,10 +16,11 @@ from antiphon.runtime.calls import hearing
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.items import Item
-from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, CallArguments, CallStart, HeardText
+from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage, HeardText
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.server.http.errors import ApiError, invalid
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
 RATE = 16_000
 VOICE_RATE = 24_000
@@ -229,8 +230,8 @@ class FakeVoice:
 
 
 def text(*pieces: str) -> list[AnswerPiece]:
-    return [AnswerText(piece) for piece in pieces]
+    return [Content(piece) for piece in pieces]
 
 
 def call(name: str, *arguments: str) -> list[AnswerPiece]:
-    return [CallStart(name), *(CallArguments(piece) for piece in arguments)]
+    return [CallStart(0, name), *(CallArguments(0, piece) for piece in arguments)]

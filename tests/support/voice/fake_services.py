@@ -14,9 +14,10 @@ from antiphon.errors import EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.items import Item, Message
-from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, HeardText
+from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage, HeardText
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions
+from antiphon.text.tool_calls.pieces import Content
 from support.voice.fake_hearing import FakeHearing, HearingDelays
 
 #: Of the fake's speech.
@@ -39,7 +40,7 @@ class AnswerScript:
 def says(text: str, **options: object) -> AnswerScript:
     """An answer that comes word by word."""
     words = text.split(" ")
-    pieces = [AnswerText(word if index == 0 else f" {word}") for index, word in enumerate(words)]
+    pieces = [Content(word if index == 0 else f" {word}") for index, word in enumerate(words)]
     return AnswerScript(pieces, **options)  # type: ignore[arg-type]
 
 

@@ -12,9 +12,10 @@ from antiphon.engine.request import Priority
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.items import Item, Message, Role
-from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerText, AnswerUsage, HeardText, Hearing, Synthesis
+from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerUsage, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions
+from antiphon.text.tool_calls.pieces import Content
 
 
 @dataclass
@@ -51,7 +52,7 @@ class WrittenAnswer:
             await self._closed.wait()
         if not self._left or self._closed.is_set():
             raise StopAsyncIteration
-        return AnswerText(self._left.popleft())
+        return Content(self._left.popleft())
 
     def close(self) -> None:
         self._closed.set()
@@ -79,7 +80,7 @@ class GivenAnswers:
     async def prefill(self, items: Sequence[Item], settings: VoiceSettings) -> None:
         pass
 
-    async def speak(self, settings: VoiceSettings) -> Synthesis:
+    async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
         """Not paced, so that clauses do not depend on the machine's speed, nor the sound."""
         return await self._engine.speak(None, model=self._speech, priority=Priority.HIGH)
 

@@ -15,7 +15,7 @@ from antiphon.runtime.calls.hearing import HearingEvent, TurnEnded, TurnTranscri
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES
-from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, Began, Ended, Look, TurnDetector
+from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, Began, Completed, Look, TurnDetector
 from antiphon.runtime.voice.turn_settings import TurnSettings
 from support.sound.recorded_turns import Dialogue
 from support.sound.speech import RATE, normalize_words
@@ -71,7 +71,7 @@ def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
                 case Look():
                     asked, answered_at = decision, position + ANSWER_FRAMES * voice.chunk
                     [answer] = end_of_turn.probabilities([sound[max(start, position - LOOK_SAMPLES) : position]])
-                case Ended():
+                case Completed():
                     found.append(HeardTurn(_ms(start), _ms(decision.end), _ms(position - decision.end)))
     return found
 

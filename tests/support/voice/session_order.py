@@ -67,11 +67,11 @@ class SessionOrder:
 
     # -- the input ----------------------------------------------------------------------------------------------
 
-    def _on_speech_started(self, event: e.SpeechStarted) -> None:
+    def _on_user_speech_started(self, event: e.UserSpeechStarted) -> None:
         assert self._speaking is None and event.item_id not in self._ids | self._spoken
         self._speaking = event.item_id
 
-    def _on_speech_stopped(self, event: e.SpeechStopped) -> None:
+    def _on_user_speech_stopped(self, event: e.UserSpeechStopped) -> None:
         assert self._speaking == event.item_id
         self._speaking = None
         self._spoken.add(event.item_id)
@@ -200,7 +200,7 @@ class SessionOrder:
         self._step(event.place, "added", "part")
         assert (event.modality is Modality.AUDIO) == self._is_spoken(event.place)
 
-    def _on_text_delta(self, event: e.TextDelta) -> None:
+    def _on_written_text_delta(self, event: e.WrittenTextDelta) -> None:
         assert not self._is_spoken(event.place)
         self._step(event.place, "part", "part").text += event.text
 
@@ -212,7 +212,7 @@ class SessionOrder:
         assert self._is_spoken(event.place) and len(event.samples)
         self._step(event.place, "part", "part")
 
-    def _on_text_done(self, event: e.TextDone) -> None:
+    def _on_written_text_done(self, event: e.WrittenTextDone) -> None:
         assert not self._is_spoken(event.place)
         assert self._step(event.place, "part", "text done").text == event.text
 

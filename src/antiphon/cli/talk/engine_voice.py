@@ -22,7 +22,7 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.chat_history import chat_messages, last_turn, longest_fitting, room_for_answer
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.repetition import RepetitionDetector
-from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerText, AnswerUsage, HeardText, Hearing, Synthesis
+from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerUsage, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection
 from antiphon.text.chat_template import ChatPrompt
@@ -86,7 +86,7 @@ class EngineVoice:
         except EngineError:
             pass  # the answer itself will say so
 
-    async def speak(self, settings: VoiceSettings) -> Synthesis:
+    async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
         options = dict(voice=settings.voice, speed=settings.speed, paced=True, priority=Priority.HIGH)
         return await self._engine.speak(None, model=self._speech, **options)
 
@@ -184,4 +184,4 @@ class EngineAnswer:
         self._usage = AnswerUsage(done.prompt_tokens, done.cached_tokens, len(done.token_ids), is_cut)
 
     def _take(self, found: Sequence[Piece]) -> None:
-        self._pieces += [AnswerText(piece.text) for piece in found if isinstance(piece, Content)]
+        self._pieces += [piece for piece in found if isinstance(piece, Content)]

@@ -19,9 +19,9 @@ from antiphon.runtime.voice.events import (
     SessionError,
     SessionEvent,
     SoundDelta,
-    SpeechStarted,
     TranscriptDone,
     TranscriptFailed,
+    UserSpeechStarted,
 )
 
 #: How much sound goes to the session at a time.
@@ -79,7 +79,7 @@ class Talk:
         self._progress.take(event)
         is_shown = True
         match event:
-            case SpeechStarted():
+            case UserSpeechStarted():
                 self._stop_playing()
             case SoundDelta(part, samples, rate):
                 self._output.play(part.item_id, samples, rate)

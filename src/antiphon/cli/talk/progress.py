@@ -7,10 +7,10 @@ from antiphon.runtime.voice.events import (
     ResponseDone,
     ResponseStarted,
     SessionEvent,
-    SpeechStarted,
-    SpeechStopped,
     TranscriptDone,
     TranscriptFailed,
+    UserSpeechStarted,
+    UserSpeechStopped,
 )
 
 
@@ -43,9 +43,9 @@ class ConversationProgress:
 
     def take(self, event: SessionEvent) -> None:
         match event:
-            case SpeechStarted(item_id, _):
+            case UserSpeechStarted(item_id, _):
                 self._open.add(item_id)
-            case SpeechStopped(item_id, _):
+            case UserSpeechStopped(item_id, _):
                 self._open.discard(item_id)
             case BufferCommitted(item_id, _):
                 self._committed.add(item_id)

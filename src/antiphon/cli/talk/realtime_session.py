@@ -159,9 +159,9 @@ def session_event(wire: Mapping[str, Any]) -> SessionEvent | None:
     item_id = wire.get("item_id") or ""
     match wire["type"]:
         case "input_audio_buffer.speech_started":
-            return events.SpeechStarted(item_id, wire["audio_start_ms"])
+            return events.UserSpeechStarted(item_id, wire["audio_start_ms"])
         case "input_audio_buffer.speech_stopped":
-            return events.SpeechStopped(item_id, wire["audio_end_ms"])
+            return events.UserSpeechStopped(item_id, wire["audio_end_ms"])
         case "input_audio_buffer.committed":
             return events.BufferCommitted(item_id, wire.get("previous_item_id"))
         case "conversation.item.input_audio_transcription.delta":

@@ -12,12 +12,12 @@ from antiphon.runtime.voice.events import (
     ResponseStatus,
     SessionError,
     SessionEvent,
-    SpeechStarted,
-    SpeechStopped,
     SpokenTextDelta,
     TranscriptDelta,
     TranscriptDone,
     TranscriptFailed,
+    UserSpeechStarted,
+    UserSpeechStopped,
 )
 from antiphon.runtime.voice.items import Message
 from antiphon.runtime.voice.waterfall import Waterfall
@@ -46,13 +46,13 @@ class Screen:
 
     def show(self, event: SessionEvent) -> None:
         match event:
-            case SpeechStarted(item_id, _):
+            case UserSpeechStarted(item_id, _):
                 self._heard[item_id] = ""
                 self._live(f"{PERSON} …")
             case TranscriptDelta(item_id, _, text):
                 self._heard[item_id] = self._heard.get(item_id, "") + text
                 self._live(f"{PERSON} {self._heard[item_id].strip()} …")
-            case SpeechStopped():
+            case UserSpeechStopped():
                 pass
             case TranscriptDone(item_id, _, text):
                 self._heard.pop(item_id, None)

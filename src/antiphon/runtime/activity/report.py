@@ -14,7 +14,7 @@ from antiphon.engine.request import Request
 from antiphon.runtime.activity.cache_map import cache_maps
 from antiphon.runtime.activity.gaps import NUM_BUCKETS, PER_DECADE, SHORTEST, GapCounts
 from antiphon.runtime.activity.rows import REQUEST_COLUMNS, STEP_COLUMNS, ended_row, live_row, state_of, step_row
-from antiphon.runtime.activity.sample import Sample
+from antiphon.runtime.activity.sample import ActivitySample
 
 #: Of a snapshot: recent steps and ended requests.
 MAX_STEPS = 2000
@@ -43,7 +43,7 @@ class ActivityReport:
 
     def update(
         self,
-        samples: list[Sample],
+        samples: list[ActivitySample],
         *,
         with_counts: bool = True,
         with_caches: bool = False,
@@ -75,7 +75,7 @@ class ActivityReport:
             news["dropped"] = dropped
         return news
 
-    def _take_models(self, samples: list[Sample], news: dict[str, Any]) -> None:
+    def _take_models(self, samples: list[ActivitySample], news: dict[str, Any]) -> None:
         slots = [slot for sample in samples for slot in sample.slots]
         models = [{"name": slot.name, "role": slot.role, "device": slot.device} for slot in slots]
         if models != self._models:
@@ -87,7 +87,7 @@ class ActivityReport:
         if queues != self._queues:
             self._queues = news["queues"] = queues
 
-    def _take_requests(self, samples: list[Sample], with_counts: bool) -> list[list[Any]]:
+    def _take_requests(self, samples: list[ActivitySample], with_counts: bool) -> list[list[Any]]:
         rows: list[list[Any]] = []
         ended = [ended_row(record) for sample in samples for record in sample.ended]
         gone = {row[0] for row in ended}
@@ -108,7 +108,7 @@ class ActivityReport:
         self._ended.extend(ended)
         return rows + ended
 
-    def _take_caches(self, samples: list[Sample], news: dict[str, Any]) -> None:
+    def _take_caches(self, samples: list[ActivitySample], news: dict[str, Any]) -> None:
         maps = {cache.model: cache_maps(cache) for sample in samples for cache in sample.caches}
         changed = {model: own for model, own in maps.items() if own != self._maps.get(model)}
         if changed:
@@ -132,5 +132,5 @@ class ActivityReport:
         }
 
 
-def _live(samples: list[Sample]) -> Iterable[Request]:
+def _live(samples: list[ActivitySample]) -> Iterable[Request]:
     return (request for sample in samples for request in sample.live)

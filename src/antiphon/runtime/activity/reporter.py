@@ -11,7 +11,7 @@ import msgspec
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.activity.report import MAX_ENDED, MAX_STEPS, ActivityReport
-from antiphon.runtime.activity.sample import Sample, Sampler
+from antiphon.runtime.activity.sample import ActivitySample, ActivitySampler
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop
 
@@ -92,8 +92,8 @@ class _Rounds:
         self._loop = loop
         self._detectors = detectors
         self._memory = memory
-        self._models = Sampler(loop.core, MAX_STEPS, MAX_ENDED)
-        self._detections = Sampler(detectors.core)
+        self._models = ActivitySampler(loop.core, MAX_STEPS, MAX_ENDED)
+        self._detections = ActivitySampler(detectors.core)
         self._due = dict.fromkeys(SECONDS, 0.0)
         self._owed: set[str] = set()  # not reported since something happened
         self.report = ActivityReport()
@@ -115,6 +115,6 @@ class _Rounds:
         news = self.report.update(samples, with_counts="counts" in due, with_caches="cache" in due, memory=memory)
         return news if len(news) > 1 else None  # there is more than the clock
 
-    def _sample(self, with_caches: bool, with_memory: bool) -> tuple[list[Sample], dict[str, Any] | None]:
+    def _sample(self, with_caches: bool, with_memory: bool) -> tuple[list[ActivitySample], dict[str, Any] | None]:
         """In the engine's thread."""
         return [self._models.take(with_caches)], self._memory() if with_memory else None

@@ -1,4 +1,4 @@
-"""`Sample`: what the engine's thread copies for a report, between two steps."""
+"""`ActivitySample`: what the engine's thread copies for a report, between two steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SlotState:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ActivitySample:
     """Steps and requests are those since the sample before. `live` may change after the sample was taken."""
 
     clock: float
@@ -35,7 +35,7 @@ class Sample:
     caches: list[CacheSnapshot] = field(default_factory=list)
 
 
-class Sampler:
+class ActivitySampler:
     """Samples one core. It costs the core nothing between two samples: its telemetry is kept in any case."""
 
     def __init__(self, core: EngineCore, num_steps: int = 0, num_ended: int = 0) -> None:
@@ -54,7 +54,7 @@ class Sampler:
         telemetry = self.core.telemetry
         return telemetry.num_steps, telemetry.num_arrivals, telemetry.num_ended, tuple(self.core.slots)
 
-    def take(self, with_caches: bool) -> Sample:
+    def take(self, with_caches: bool) -> ActivitySample:
         """For the core's own thread."""
         telemetry = self.core.telemetry
         self._seen = self._version()
@@ -71,4 +71,4 @@ class Sampler:
             cache = cache_snapshot(slot) if with_caches else None
             if cache is not None:
                 caches.append(cache)
-        return Sample(self.core.clock(), steps, ended, missed, live, states, caches)
+        return ActivitySample(self.core.clock(), steps, ended, missed, live, states, caches)

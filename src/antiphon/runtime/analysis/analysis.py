@@ -16,7 +16,7 @@ from antiphon.ops.program import Recording
 from antiphon.ops.program.describe import totals
 from antiphon.ops.program.floor import UniformStep
 from antiphon.ops.program.profile import MachineLimits
-from antiphon.runtime.analysis.floors import Phase, Run
+from antiphon.runtime.analysis.floors import Phase, ProgramRun
 from antiphon.runtime.analysis.kv_memory import PageMemory, page_memory
 from antiphon.runtime.analysis.machine import Machine, open_machine
 from antiphon.runtime.analysis.planned_weights import plan_weights
@@ -154,7 +154,7 @@ def _phases(model: Model, recorded: Mapping[str, Recording], batch: int, prompt:
     }
     phases: dict[str, Phase] = {}
     for name, programs in sizes.items():
-        runs = tuple(Run(recorded[program], size) for program, size in programs.items() if program in recorded)
+        runs = tuple(ProgramRun(recorded[program], size) for program, size in programs.items() if program in recorded)
         num_logits = decoder.vocab_size if decoder is not None and name in (PREFILL, DECODE) else 0
         if runs:
             phases[name] = Phase(name, runs, sections, num_logits)

@@ -50,7 +50,7 @@ class PartFloor:
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """A program, and what one run of it is given."""
 
     recording: Recording
@@ -62,7 +62,7 @@ class Phase:
     """What is run for a batch of requests: programs one after the other, and the logits that tokens are drawn from."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[ProgramRun, ...]
     sections: Sections
     num_logits: int = 0  # of a request
 

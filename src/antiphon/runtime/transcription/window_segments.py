@@ -61,7 +61,7 @@ def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[S
 
 
 @dataclass(frozen=True)
-class Timeline:
+class WindowTimeline:
     """Where a window lies in the recording, its voice, and how much of its transcript is taken."""
 
     window: Window
@@ -77,7 +77,9 @@ class Timeline:
         return (*(bound for bound in bounds if bound < self.limit), min(self.limit, bounds[-1]))
 
 
-def segments_of(job: WindowJob, cut: list[Stretch], timeline: Timeline, tokenizer: WhisperTokenizer) -> list[Segment]:
+def segments_of(
+    job: WindowJob, cut: list[Stretch], timeline: WindowTimeline, tokenizer: WhisperTokenizer
+) -> list[Segment]:
     """Segments of the given stretches of a job that is done, with their words where they are asked for.
 
     They are in order. A stretch over a seam of the window becomes a segment for each span.

@@ -17,7 +17,7 @@ from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import SpeechWindow, VoiceFrames, VoiceReader, speech_windows
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import Stretch, Timeline, segments_of, stretches
+from antiphon.runtime.transcription.window_segments import Stretch, WindowTimeline, segments_of, stretches
 
 #: Windows of one recording that are in the engine at once; their sound and states are in memory.
 MAX_WINDOWS = 12
@@ -125,7 +125,7 @@ class ParallelWindows(_Windows):
             end = found[-1].end if found else job.seconds
             if 0 < end < job.seconds and window.speech_after(end + 0.2) >= LEFTOVER_SPEECH:
                 rest, limit = window.from_second(end), end
-        timeline = Timeline(window.window, window.voice_frames, limit)
+        timeline = WindowTimeline(window.window, window.voice_frames, limit)
         place.segments += segments_of(job, found, timeline, self.recogniser.tokenizer)
         return rest
 
@@ -162,7 +162,7 @@ class SequentialWindows(_Windows):
             advance = self._advance(job, found, is_read and len(buffer) <= length)
             found = [stretch for stretch in found if stretch.start * SPEECH_RATE < advance]
 
-            timeline = Timeline(
+            timeline = WindowTimeline(
                 Window((SpeechSpan(offset, offset + job.seconds),)), self._voice(samples), advance / SPEECH_RATE
             )
             segments = segments_of(job, found, timeline, self.recogniser.tokenizer)

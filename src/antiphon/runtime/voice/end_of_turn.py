@@ -13,7 +13,7 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.models.base.companions import END_OF_TURN
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.voice.turn_detection import Look
-from antiphon.runtime.voice.turns import Turn
+from antiphon.runtime.voice.turns import SpeechTurn
 
 #: The model hears so many samples of a turn's end.
 LOOK_SAMPLES = 8 * SPEECH_RATE
@@ -24,13 +24,13 @@ class Question:
     """About a turn, asked at a position of the stream and a time of the call's clock."""
 
     look: Look
-    turn: Turn
+    turn: SpeechTurn
     position: int
     asked: float
 
 
 @dataclass(frozen=True)
-class Answer:
+class TurnPrediction:
     """The probability that the turn is complete, or why there is none."""
 
     question: Question
@@ -38,17 +38,17 @@ class Answer:
     error: AntiphonError | None = None
 
 
-def ask(detectors: Detectors, question: Question, samples: Floats, put: Callable[[Answer], None]) -> None:
+def ask(detectors: Detectors, question: Question, samples: Floats, put: Callable[[TurnPrediction], None]) -> None:
     """Ask in a thread of its own, so that meanwhile jobs go on, and speech that resumes is detected."""
 
     def run() -> None:
         try:
             probability = float(detectors.run(END_OF_TURN, samples, Priority.CRITICAL))
         except AntiphonError as error:
-            put(Answer(question, 0.0, error))
+            put(TurnPrediction(question, 0.0, error))
         except Exception as error:
-            put(Answer(question, 0.0, EngineError(f"the end-of-turn model failed: {describe(error)}")))
+            put(TurnPrediction(question, 0.0, EngineError(f"the end-of-turn model failed: {describe(error)}")))
         else:
-            put(Answer(question, probability))
+            put(TurnPrediction(question, probability))
 
     threading.Thread(target=run, name="antiphon-end-of-turn", daemon=True).start()

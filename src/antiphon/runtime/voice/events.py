@@ -23,7 +23,7 @@ class SettingsChanged:
 
 
 @dataclass(frozen=True)
-class SpeechStarted:
+class UserSpeechStarted:
     """Milliseconds count the session's sound, from the first sample pushed. `item_id` is that of the turn's item."""
 
     item_id: str
@@ -31,7 +31,7 @@ class SpeechStarted:
 
 
 @dataclass(frozen=True)
-class SpeechStopped:
+class UserSpeechStopped:
     """Without a `BufferCommitted` after it, what was heard was no speech."""
 
     item_id: str
@@ -230,7 +230,7 @@ class PartAdded:
 
 
 @dataclass(frozen=True)
-class TextDelta:
+class WrittenTextDelta:
     """Of a response in text."""
 
     place: PartPlace
@@ -255,7 +255,7 @@ class SoundDelta:
 
 
 @dataclass(frozen=True)
-class TextDone:
+class WrittenTextDone:
     place: PartPlace
     text: str
 
@@ -319,8 +319,8 @@ class SessionError:
 
 SessionEvent = (
     SettingsChanged
-    | SpeechStarted
-    | SpeechStopped
+    | UserSpeechStarted
+    | UserSpeechStopped
     | BufferCommitted
     | BufferCleared
     | IdleTimedOut
@@ -338,10 +338,10 @@ SessionEvent = (
     | OutputItemAdded
     | OutputItemDone
     | PartAdded
-    | TextDelta
+    | WrittenTextDelta
     | SpokenTextDelta
     | SoundDelta
-    | TextDone
+    | WrittenTextDone
     | SoundDone
     | SpokenTextDone
     | PartDone

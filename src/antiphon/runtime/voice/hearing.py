@@ -26,11 +26,11 @@ from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.voice_activity import VoiceTrack
 from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice import turn_detection as turning
-from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES, Answer, Question, ask
+from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES, Question, TurnPrediction, ask
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, TurnDetector
 from antiphon.runtime.voice.turn_jobs import MAX_SILENCE, QUIET_SEARCH_SECONDS, TurnJobs
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
-from antiphon.runtime.voice.turns import Turn
+from antiphon.runtime.voice.turns import SpeechTurn
 
 #: Sound is taken in at most so much at a time: decisions in it are made in its order.
 STEP = 2048
@@ -67,12 +67,12 @@ class HearingCall:
         self.id = call_id
         self._sink = sink
         self._clock = clock
-        self._inbox: SimpleQueue[Request | _Sound | Answer | _Command] = SimpleQueue()
+        self._inbox: SimpleQueue[Request | _Sound | TurnPrediction | _Command] = SimpleQueue()
         self._is_closed = threading.Event()
         self._is_ending = False
         self._pending: deque[_Sound | _Command] = deque()  # taken from the inbox, in order
         self._question: Question | None = None  # the last one, until it is answered
-        self._turn: Turn | None = None  # that is open
+        self._turn: SpeechTurn | None = None  # that is open
         self._num_turns = 0
         self._floor = 0  # sound before it was committed or cleared
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=1024)  # ends of pieces of sound, and when they came
@@ -158,13 +158,13 @@ class HearingCall:
         return EngineError(f"the hearing call failed: {describe(error)}")
 
     @property
-    def _speaking(self) -> Turn | None:
+    def _speaking(self) -> SpeechTurn | None:
         """The turn that is being spoken, unless it pauses."""
         return self._turn if self._detector.is_voiced else None
 
-    def _received(self) -> list[Request | _Sound | Answer | _Command]:
+    def _received(self) -> list[Request | _Sound | TurnPrediction | _Command]:
         """Everything that has come; waits for the first, or until a hypothesis may be begun without it."""
-        items: list[Request | _Sound | Answer | _Command] = []
+        items: list[Request | _Sound | TurnPrediction | _Command] = []
         try:
             items.append(self._inbox.get(timeout=self._jobs.seconds_to_hypothesis(self._speaking)))
             while True:
@@ -172,11 +172,11 @@ class HearingCall:
         except Empty:
             return items
 
-    def _take(self, item: Request | _Sound | Answer | _Command) -> None:
+    def _take(self, item: Request | _Sound | TurnPrediction | _Command) -> None:
         match item:
             case Request():
                 self._jobs.take(item)
-            case Answer():
+            case TurnPrediction():
                 self._answered(item)
             case _Command():
                 self._pending.append(item)
@@ -233,7 +233,7 @@ class HearingCall:
         kept = self._track.end - LOOK_SAMPLES  # which is also more than the longest prefix
         self._track.forget(min(kept, self._jobs.first_needed(kept)))
 
-    def _opened(self, start: int, window_start: int) -> Turn:
+    def _opened(self, start: int, window_start: int) -> SpeechTurn:
         self._num_turns += 1
         return self._jobs.open(self._num_turns, start, max(start, window_start))
 
@@ -244,20 +244,20 @@ class HearingCall:
                 self._turn = turn = self._opened(decision.start, decision.start)
                 turn.is_named = True
                 self._emit(events.SpeechStarted(turn.number, _ms(turn.start)))
-            case turning.Paused(), Turn():
+            case turning.Paused(), SpeechTurn():
                 self._jobs.pause(turn, decision.end)
-            case turning.Resumed(), Turn():
+            case turning.Resumed(), SpeechTurn():
                 self._resume(turn)
-            case turning.Look(), Turn():
+            case turning.Look(), SpeechTurn():
                 self._look(decision, turn)
-            case turning.Ended(), Turn():
+            case turning.Completed(), SpeechTurn():
                 self._end(turn, decision.end, decision.end + PAUSE)
-            case turning.Dropped(), Turn():
+            case turning.Dropped(), SpeechTurn():
                 self._drop(turn)
             case turning.Idle(), _:
                 self._emit(events.IdleTimeout(_ms(decision.start), _ms(decision.end)))
 
-    def _resume(self, turn: Turn) -> None:
+    def _resume(self, turn: SpeechTurn) -> None:
         guess = turn.guess
         self._jobs.resume(turn)
         if guess is not None:
@@ -266,7 +266,7 @@ class HearingCall:
                 pause = guess.end + PAUSE
                 self._jobs.cut(turn, pause, max(pause, self._track.end - 2 * STEP))
 
-    def _end(self, turn: Turn, end: int, sound_end: int) -> None:
+    def _end(self, turn: SpeechTurn, end: int, sound_end: int) -> None:
         self._turn = None
         self._floor = self._track.end
         marks = events.TurnMarks(
@@ -280,7 +280,7 @@ class HearingCall:
         self._emit(events.TurnEnded(turn.number, _ms(turn.start), _ms(end), marks))
         self._jobs.end(turn, end, min(sound_end, self._track.end), marks)
 
-    def _drop(self, turn: Turn) -> None:
+    def _drop(self, turn: SpeechTurn) -> None:
         self._turn = None
         self._jobs.drop(turn)
         if turn.is_named:
@@ -292,14 +292,14 @@ class HearingCall:
 
     # -- the end-of-turn model ----------------------------------------------------------------------------------
 
-    def _look(self, look: turning.Look, turn: Turn) -> None:
+    def _look(self, look: turning.Look, turn: SpeechTurn) -> None:
         end = self._detector.position
         self._question = Question(look, turn, end, self._clock())
         turn.first_look = turn.first_look or self._question.asked
         samples = self._track.samples(max(turn.start, self._track.origin, end - LOOK_SAMPLES), end)
         ask(self._detectors, self._question, samples, self._inbox.put)
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: TurnPrediction) -> None:
         if answer.error is not None:
             raise answer.error
         question = answer.question

@@ -13,30 +13,10 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnSettings
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
-
-@dataclass(frozen=True)
-class AnswerText:
-    """Text that the model adds to its message. Reasoning is left out."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class CallStart:
-    """The model begins to call a function; what came before is complete."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class CallArguments:
-    """More of the arguments of the call that began last, as JSON."""
-
-    text: str
-
-
-AnswerPiece = AnswerText | CallStart | CallArguments
+#: What the model adds to its message, or to a call of a function. Reasoning is left out.
+AnswerPiece = Content | CallStart | CallArguments
 
 
 @dataclass(frozen=True)
@@ -104,7 +84,7 @@ class Answer(Protocol):
         """Abort the request. May be called twice, and after the end."""
 
 
-class Synthesis(Protocol):
+class StreamingSynthesis(Protocol):
     """A text that is spoken while it is written (`AsyncSynthesis`). `close` aborts at once."""
 
     async def __anext__(self) -> SpeechChunk: ...
@@ -132,7 +112,7 @@ class VoiceServices(Protocol):
     async def prefill(self, items: Sequence[Item], settings: VoiceSettings) -> None:
         """Put the prompt of a conversation into the prefix cache, with a low priority. The last message may go on."""
 
-    async def speak(self, settings: VoiceSettings) -> Synthesis:
+    async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
         """Speech of a text that is appended, with the settings' voice, paced for a listener."""
 
     async def transcribe(self, samples: Floats, options: TranscriptionOptions, model: str | None) -> HeardText:

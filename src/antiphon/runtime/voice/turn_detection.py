@@ -51,7 +51,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Ended:
+class Completed:
     """The turn is over; its speech ended here."""
 
     end: int
@@ -70,15 +70,15 @@ class Idle:
     end: int
 
 
-Decision = Began | Paused | Resumed | Look | Ended | Dropped | Idle
+Decision = Began | Paused | Resumed | Look | Completed | Dropped | Idle
 
 
 class TurnDetector:
     """Takes one frame of `frame` samples after another.
 
-    Of every turn: `Began`, then any number of `Paused` and `Resumed` in turns, with `Look`s after a `Paused`, then
-    `Ended` or `Dropped`; `Ended` follows a `Paused`. A turn that the caller ends has neither. In manual detection there
-    are no decisions.
+    Every turn gives `Began`, then any number of `Paused` and `Resumed` in turns, with `Look`s after a `Paused`, then
+    `Completed` (after a `Paused`) or `Dropped`. A turn that the caller ends has neither. Manual detection decides
+    nothing.
     """
 
     def __init__(self, settings: TurnSettings, frame: int) -> None:
@@ -208,7 +208,7 @@ class TurnDetector:
     def _ended(self) -> list[Decision]:
         end = self._speech_end
         self.restart(end + PAUSE)
-        return [Ended(end)]
+        return [Completed(end)]
 
     def _idle(self) -> list[Decision]:
         timeout, start = self._settings.idle_timeout_ms, self._idle_start

@@ -24,7 +24,7 @@ from antiphon.runtime.transcription.window_segments import whole_segment
 from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS
 from antiphon.runtime.voice.turn_settings import HearingOptions
-from antiphon.runtime.voice.turns import Guess, JobKind, Outcome, Turn, TurnJob
+from antiphon.runtime.voice.turns import Guess, JobKind, Outcome, SpeechTurn, TurnJob
 
 #: A window that is open for longer is closed at the quietest moment of its last seconds.
 MAX_OPEN_SECONDS = 24.0
@@ -54,7 +54,7 @@ class TurnJobs:
         self._interval = round(options.interval * SPEECH_RATE)
         self._backoff = options.backoff
         self._next_hypothesis = 0.0  # by the clock
-        self._turns: list[Turn] = []
+        self._turns: list[SpeechTurn] = []
         self._job: TurnJob | None = None
         self._makes_hypotheses = options.hypotheses
         self._is_held = False
@@ -90,29 +90,29 @@ class TurnJobs:
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def open(self, number: int, start: int, window_start: int) -> Turn:
+    def open(self, number: int, start: int, window_start: int) -> SpeechTurn:
         """A turn begins. What is before its first window is silence."""
         first = max(window_start, self._track.origin)
-        turn = Turn(number, start, Hypotheses(self._recogniser), first, first)
+        turn = SpeechTurn(number, start, Hypotheses(self._recogniser), first, first)
         self._turns.append(turn)
         return turn
 
-    def cut(self, turn: Turn, end: int, start: int) -> None:
+    def cut(self, turn: SpeechTurn, end: int, start: int) -> None:
         """Close the turn's open window at `end`; the next begins at `start`."""
         turn.closed.append((turn.window_start, end))
         turn.window_start = turn.seen = start
 
-    def pause(self, turn: Turn, end: int) -> None:
+    def pause(self, turn: SpeechTurn, end: int) -> None:
         """The turn may have ended: guess its transcript."""
         turn.guess = Guess(end)
 
-    def resume(self, turn: Turn) -> None:
+    def resume(self, turn: SpeechTurn) -> None:
         """It has not. The guess is void."""
         if turn.guess is not None and self._job is not None and self._job.turn is turn:
             self._abort(JobKind.GUESS)
         turn.guess = None
 
-    def end(self, turn: Turn, end: int, sound_end: int, marks: TurnMarks) -> None:
+    def end(self, turn: SpeechTurn, end: int, sound_end: int, marks: TurnMarks) -> None:
         """The turn is over; unless a guess stands, its last window is transcribed."""
         turn.end, turn.marks = end, marks
         if turn.error is not None or (turn.guess is not None and turn.guess.end == end):
@@ -121,13 +121,13 @@ class TurnJobs:
             self.resume(turn)
             self.cut(turn, sound_end, sound_end)
 
-    def drop(self, turn: Turn) -> None:
+    def drop(self, turn: SpeechTurn) -> None:
         """It is none: forget it."""
         if self._job is not None and self._job.turn is turn:
             self._abort(self._job.kind)
         self._turns.remove(turn)
 
-    def _complete(self, turn: Turn) -> None:
+    def _complete(self, turn: SpeechTurn) -> None:
         """Emit the transcript of a turn that has ended, if all of it is there."""
         if turn.end is None or turn.marks is None:
             return
@@ -146,7 +146,7 @@ class TurnJobs:
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def advance(self, speaking: Turn | None) -> None:
+    def advance(self, speaking: SpeechTurn | None) -> None:
         """Begin the next job, if there is one. `speaking` is the turn that is being spoken, unless it pauses."""
         while self._job is None or self._job.kind is JobKind.HYPOTHESIS:
             turn = next((turn for turn in self._turns if turn.is_awaited), None)
@@ -160,7 +160,7 @@ class TurnJobs:
         if speaking is not None and self.seconds_to_hypothesis(speaking) == 0:
             self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
 
-    def seconds_to_hypothesis(self, speaking: Turn | None) -> float | None:
+    def seconds_to_hypothesis(self, speaking: SpeechTurn | None) -> float | None:
         """Until `advance` begins one. None: not before a job ends, more sound comes or a hold is lifted."""
         if self._job is not None or speaking is None or not self._makes_hypotheses or self._is_held:
             return None
@@ -168,7 +168,7 @@ class TurnJobs:
             return None
         return max(0.0, self._next_hypothesis - self._clock())
 
-    def _begin(self, kind: JobKind, turn: Turn, start: int, end: int) -> None:
+    def _begin(self, kind: JobKind, turn: SpeechTurn, start: int, end: int) -> None:
         end = min(end, self._track.end)
         now = self._clock()
         turn.seen = max(turn.seen, end)
@@ -251,7 +251,7 @@ class TurnJobs:
             segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, voice, tokenizer)
         self._done(job.kind, turn, Outcome(segment, language, job.started, self._clock()))
 
-    def _done(self, kind: JobKind, turn: Turn, outcome: Outcome) -> None:
+    def _done(self, kind: JobKind, turn: SpeechTurn, outcome: Outcome) -> None:
         if kind is JobKind.WINDOW:
             turn.closed.pop(0)
             turn.take(outcome)
@@ -273,7 +273,7 @@ class TurnJobs:
             job.turn.hypothesis_seconds += now - job.started
             self._next_hypothesis = now + self._backoff * (now - job.started)
 
-    def _emit_text(self, turn: Turn) -> None:
+    def _emit_text(self, turn: SpeechTurn) -> None:
         decode = self._recogniser.tokenizer.decode
         before = turn.text()
         settled = before + decode(turn.hypotheses.settled)

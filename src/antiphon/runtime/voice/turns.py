@@ -1,4 +1,4 @@
-"""`Turn`: what is known of one turn of speech while it is heard and transcribed. Positions are in samples."""
+"""`SpeechTurn`: what is known of one turn of speech while it is heard and transcribed. Positions are in samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TurnJob:
     """A window of a turn in the recogniser."""
 
     kind: JobKind
-    turn: Turn
+    turn: SpeechTurn
     start: int
     work: WindowJob
     started: float
@@ -50,7 +50,7 @@ class Guess:
 
 
 @dataclass(eq=False)
-class Turn:
+class SpeechTurn:
     """`window_start` is where the open window begins; `closed` are windows before it that are not transcribed yet."""
 
     number: int

@@ -11,7 +11,7 @@ from antiphon.runtime.calls.events import Ended
 from antiphon.runtime.voice.chat_history import last_turn, longest_fitting, room_for_answer
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.repetition import RepetitionDetector
-from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, CallArguments, CallStart
+from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
 from antiphon.server.chat.message_builder import finish_reason, is_cut
@@ -20,7 +20,7 @@ from antiphon.server.realtime.chat_messages import chat_body
 from antiphon.server.realtime.leases import Lease, as_ours
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.generation import Generations
-from antiphon.text.tool_calls import pieces
+from antiphon.text.tool_calls.pieces import Piece, Reasoning
 
 
 class ChatAnswer:
@@ -78,14 +78,8 @@ class ChatAnswer:
         was_cut = finish_reason(self._parser, ended) == "length"
         self._usage = AnswerUsage(ended.prompt_tokens, ended.cached_tokens, ended.completion_tokens, was_cut)
 
-    def _take(self, found: list[pieces.Piece]) -> None:
-        for piece in found:
-            if isinstance(piece, pieces.Content):
-                self._pieces.append(AnswerText(piece.text))
-            elif isinstance(piece, pieces.CallStart):
-                self._pieces.append(CallStart(piece.name))
-            elif isinstance(piece, pieces.CallArguments):
-                self._pieces.append(CallArguments(piece.text))
+    def _take(self, found: list[Piece]) -> None:
+        self._pieces += [piece for piece in found if not isinstance(piece, Reasoning)]
 
 
 async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> ChatAnswer:

@@ -68,12 +68,12 @@ class ServerEvents:
         yield "session.updated", {"session": self._session()}
 
     @_made.register
-    def _(self, event: events.SpeechStarted) -> Iterator[tuple[str, Event]]:
+    def _(self, event: events.UserSpeechStarted) -> Iterator[tuple[str, Event]]:
         fields = {"audio_start_ms": event.start_ms, "item_id": event.item_id}
         yield "input_audio_buffer.speech_started", fields
 
     @_made.register
-    def _(self, event: events.SpeechStopped) -> Iterator[tuple[str, Event]]:
+    def _(self, event: events.UserSpeechStopped) -> Iterator[tuple[str, Event]]:
         yield "input_audio_buffer.speech_stopped", {"audio_end_ms": event.end_ms, "item_id": event.item_id}
 
     @_made.register
@@ -179,11 +179,11 @@ class ServerEvents:
         yield "response.content_part.done", {**_place(event.place), "part": _part(event.part)}
 
     @_made.register
-    def _(self, event: events.TextDelta) -> Iterator[tuple[str, Event]]:
+    def _(self, event: events.WrittenTextDelta) -> Iterator[tuple[str, Event]]:
         yield "response.output_text.delta", {**_place(event.place), "delta": event.text}
 
     @_made.register
-    def _(self, event: events.TextDone) -> Iterator[tuple[str, Event]]:
+    def _(self, event: events.WrittenTextDone) -> Iterator[tuple[str, Event]]:
         yield "response.output_text.done", {**_place(event.place), "text": event.text}
 
     @_made.register

@@ -20,7 +20,7 @@ from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.items import Item
-from antiphon.runtime.voice.services import Answer, HeardText, Hearing, Synthesis
+from antiphon.runtime.voice.services import Answer, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.server.http.errors import ApiError
@@ -82,7 +82,7 @@ class ServedVoice:
         lease = await self._leases.take(settings.model, "generate")
         await prefill(self._serving, items, settings, lease)
 
-    async def speak(self, settings: VoiceSettings) -> Synthesis:
+    async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
         lease = await self._leases.take(settings.speech_model, "synthesize", ())
         try:
             with as_ours():

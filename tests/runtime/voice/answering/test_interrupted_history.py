@@ -13,7 +13,7 @@ import pytest
 from antiphon.audio.resample import resample
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.runtime.frontend.async_engine import AsyncEngine
-from antiphon.runtime.voice.events import ItemTruncated, ResponseDone, ResponseStatus, SoundDelta, SpeechStarted
+from antiphon.runtime.voice.events import ItemTruncated, ResponseDone, ResponseStatus, SoundDelta, UserSpeechStarted
 from antiphon.runtime.voice.session import VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import TurnSettings
@@ -101,7 +101,7 @@ class Person:
         self._clock.now += seconds
         before = len(reader.events)
         self.begin_turn()
-        await reader.until(SpeechStarted, after=before)
+        await reader.until(UserSpeechStarted, after=before)
         if plan.lag is not None:
             seconds = max(0.0, seconds - plan.lag)
             session.truncate(item_id, 0, round(seconds * 1000))

@@ -17,7 +17,7 @@ from antiphon.runtime.voice.events import (
     SessionEvent,
     SettingsChanged,
     SoundDelta,
-    TextDelta,
+    WrittenTextDelta,
 )
 from antiphon.runtime.voice.items import FunctionOutput, Message, Role, SoundPart, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -32,7 +32,7 @@ SAID = Message("item_1", Role.USER, (TextPart("four"), SoundPart("five5", sample
     [
         (BufferCleared(), 0),
         (SoundDelta(PLACE, SOUND, 24_000), 4000),
-        (TextDelta(PLACE, "seven77"), 7),
+        (WrittenTextDelta(PLACE, "seven77"), 7),
         (ItemAdded(SAID, None), 9),
         (ItemAdded(FunctionOutput("item_2", "call_1", "out"), None), 3),
         (ResponseDone(ResponseState("resp_1", VoiceSettings(), output=(SAID, SAID))), 18),
@@ -47,8 +47,8 @@ def test_what_is_read_makes_room() -> None:
     async def run() -> None:
         queue = EventQueue(max_bytes=10_000)
         for index in range(1000):
-            queue.put(TextDelta(PLACE, str(index)))
-            assert await queue.get() == TextDelta(PLACE, str(index))
+            queue.put(WrittenTextDelta(PLACE, str(index)))
+            assert await queue.get() == WrittenTextDelta(PLACE, str(index))
         queue.put(SoundDelta(PLACE, np.zeros(1 << 20, np.float32), 24_000))  # one event may be of any size
         assert isinstance(await queue.get(), SoundDelta)
         queue.put(BufferCleared())

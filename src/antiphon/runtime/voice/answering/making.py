@@ -7,19 +7,13 @@ from dataclasses import dataclass
 
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.runtime.calls.speech import SpeechChunk
-from antiphon.runtime.voice.answering.speech import Speech
+from antiphon.runtime.voice.answering.speech import SpokenMessage
 from antiphon.runtime.voice.dialogue.tasks import Tasks
 from antiphon.runtime.voice.items import Item
-from antiphon.runtime.voice.services import (
-    Answer,
-    AnswerPiece,
-    AnswerText,
-    AnswerUsage,
-    CallArguments,
-    VoiceServices,
-)
+from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerUsage, VoiceServices
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.runtime.voice.waterfall import Marks
+from antiphon.text.tool_calls.pieces import CallArguments, Content
 from antiphon.text.tool_calls.unspoken import UnspokenCalls
 
 
@@ -64,7 +58,7 @@ class Making:
         self._items = items
         self._marks = marks
         self._answer: Answer | None = None
-        self._speech: Speech | None = None
+        self._speech: SpokenMessage | None = None
         self._in_message = False
         self._unspoken = UnspokenCalls(frozenset(tool.name for tool in settings.tools))
         self._clauses: ClauseSplitter | None = ClauseSplitter(hurries=True)
@@ -138,7 +132,7 @@ class Making:
             except StopAsyncIteration:
                 break
             self._marks.note("first_token")
-            if isinstance(piece, AnswerText):
+            if isinstance(piece, Content):
                 self._write(self._unspoken.feed(piece.text) if self._is_spoken else piece.text)
             else:
                 if not isinstance(piece, CallArguments):
@@ -147,7 +141,7 @@ class Making:
         await self._end_message()
 
     def _open_speech(self) -> None:
-        self._speech = Speech(self._tasks, self._services, self._settings, self._take_sound, self._fail)
+        self._speech = SpokenMessage(self._tasks, self._services, self._settings, self._take_sound, self._fail)
 
     def _take_sound(self, chunk: SpeechChunk) -> None:
         self._marks.note("sound_made")
@@ -164,7 +158,7 @@ class Making:
         if self._clauses is not None and next(self._clauses.push(text), None) is not None:
             self._marks.note("first_clause")
             self._clauses = None
-        self._give(AnswerText(text))
+        self._give(Content(text))
         if self._is_spoken:
             if self._speech is None:
                 self._open_speech()

@@ -24,8 +24,8 @@ from antiphon.runtime.voice.events import (
     SoundDone,
     SpokenTextDelta,
     SpokenTextDone,
-    TextDelta,
-    TextDone,
+    WrittenTextDelta,
+    WrittenTextDone,
 )
 from antiphon.runtime.voice.items import FunctionCall, Item, ItemStatus, Message, Role, SoundPart, TextPart, new_id
 from antiphon.runtime.voice.settings import Modality
@@ -79,7 +79,7 @@ class Output:
         """More of a message's text. The first opens it."""
         message = self._message()
         message.playback.write(text)
-        delta = SpokenTextDelta if self._modality is Modality.AUDIO else TextDelta
+        delta = SpokenTextDelta if self._modality is Modality.AUDIO else WrittenTextDelta
         self._emit(delta(message.place, text))
 
     def send(self, chunk: SpeechChunk) -> float:
@@ -139,7 +139,7 @@ class Output:
             self._emit(SpokenTextDone(place, playback.text))
         else:
             part = TextPart(playback.text)
-            self._emit(TextDone(place, playback.text))
+            self._emit(WrittenTextDone(place, playback.text))
         self._emit(PartDone(place, part))
         self._finish(Message(place.item_id, Role.ASSISTANT, (part,), status), place.output_index)
 

@@ -22,9 +22,10 @@ from antiphon.runtime.voice.events import (
 )
 from antiphon.runtime.voice.items import Item, ItemStatus, new_id
 from antiphon.runtime.voice.request import ResponseRequest
-from antiphon.runtime.voice.services import AnswerText, AnswerUsage, CallArguments, CallStart
+from antiphon.runtime.voice.services import AnswerUsage
 from antiphon.runtime.voice.settings import Modality
 from antiphon.runtime.voice.waterfall import Marks
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Response:
 
     def _take(self, piece: Piece) -> None:
         match piece:
-            case AnswerText(text):
+            case Content(text):
                 self.marks.note("first_text")
                 self.output.write(text)
             case SpeechChunk():
@@ -112,9 +113,9 @@ class Response:
                 self._hooks.on_sound(self, piece, self.output.send(piece))
             case MessageEnd():
                 self.output.close()
-            case CallStart(name):
+            case CallStart(_, name):
                 self.output.call(name)
-            case CallArguments(text):
+            case CallArguments(_, text):
                 self.output.add_arguments(text)
             case Made(usage):
                 self._complete(usage)

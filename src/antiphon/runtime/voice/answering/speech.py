@@ -1,4 +1,4 @@
-"""`Speech`: one message that is spoken while it is written."""
+"""`SpokenMessage`: one message that is spoken while it is written."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.speech import SpeechChunk
 from antiphon.runtime.voice.dialogue.tasks import Tasks
-from antiphon.runtime.voice.services import Synthesis, VoiceServices
+from antiphon.runtime.voice.services import StreamingSynthesis, VoiceServices
 from antiphon.runtime.voice.settings import VoiceSettings
 
 
-class Speech:
+class SpokenMessage:
     """Opens a synthesis at once. Text may be appended before it is open.
 
     `on_chunk` is called with each chunk, `on_failed` with what made it fail. A text with nothing that can be spoken
@@ -30,7 +30,7 @@ class Speech:
         self._services = services
         self._settings = settings
         self._on_chunk, self._on_failed = on_chunk, on_failed
-        self._synthesis: Synthesis | None = None
+        self._synthesis: StreamingSynthesis | None = None
         self._text = ""
         self._is_ended = False
         self._task = tasks.start(self._run())

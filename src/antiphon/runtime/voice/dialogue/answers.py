@@ -9,7 +9,7 @@ from antiphon.runtime.calls.hearing import TurnMarks, TurnTranscript
 from antiphon.runtime.voice.answering.responses import Responses
 from antiphon.runtime.voice.dialogue.context import SessionContext
 from antiphon.runtime.voice.dialogue.prefill import Prefill
-from antiphon.runtime.voice.dialogue.turn import Speculation, Turn
+from antiphon.runtime.voice.dialogue.turn import DialogueTurn, SpeculativeAnswer
 from antiphon.runtime.voice.items import Item, Message, Role, SoundPart
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.turn_settings import TurnDetection
@@ -34,14 +34,14 @@ class Answers:
 
     # -- ahead of the end of a turn -----------------------------------------------------------------------------
 
-    def prefill(self, turn: Turn) -> None:
+    def prefill(self, turn: DialogueTurn) -> None:
         """Prepare the prompt with what is settled of a turn that goes on, also of one that the client will commit."""
         settings = self._context.settings
         is_manual = settings.answer and settings.turns.detection is TurnDetection.MANUAL
         if (self.are_wanted or is_manual) and self._responses.active is None and turn.speculation is None:
             self._prefill.ask(turn.item_id, turn.settled)
 
-    def speculate(self, turn: Turn, text: str) -> None:
+    def speculate(self, turn: DialogueTurn, text: str) -> None:
         """Answer what may be the whole turn. Nothing of it is emitted yet."""
         context = self._context
         self.drop_speculation(turn)
@@ -51,25 +51,25 @@ class Answers:
         guessed = Message(turn.item_id, Role.USER, (SoundPart(text),))
         items: list[Item] = [*context.conversation.items, guessed]
         response = self._responses.prepare(items, Marks(context.clock))
-        turn.speculation = Speculation(response, text, context.settings, context.conversation.version)
+        turn.speculation = SpeculativeAnswer(response, text, context.settings, context.conversation.version)
 
-    def drop_speculation(self, turn: Turn) -> None:
+    def drop_speculation(self, turn: DialogueTurn) -> None:
         if turn.speculation is not None:
             self._responses.drop(turn.speculation.response)
             turn.speculation = None
 
-    def check_speculation(self, turn: Turn) -> None:
+    def check_speculation(self, turn: DialogueTurn) -> None:
         """Drop it unless it answers the conversation as it is. Called before the turn's item is added to it."""
         speculation = turn.speculation
         if speculation is not None and not (turn.is_answered and self._holds(speculation)):
             self.drop_speculation(turn)
 
-    def renew_speculation(self, turn: Turn) -> None:
+    def renew_speculation(self, turn: DialogueTurn) -> None:
         """The turn's item has been added."""
         if turn.speculation is not None:
             turn.speculation = replace(turn.speculation, version=self._context.conversation.version)
 
-    def _holds(self, speculation: Speculation) -> bool:
+    def _holds(self, speculation: SpeculativeAnswer) -> bool:
         context = self._context
         return (
             speculation.settings is context.settings
@@ -79,7 +79,7 @@ class Answers:
 
     # -- after it -----------------------------------------------------------------------------------------------
 
-    def answer(self, turn: Turn, event: TurnTranscript) -> None:
+    def answer(self, turn: DialogueTurn, event: TurnTranscript) -> None:
         """A turn that nothing was understood of gets no answer; one that others go on beside gets it later."""
         active = self._responses.active
         if active is not None and turn.item_id in active.input_ids:

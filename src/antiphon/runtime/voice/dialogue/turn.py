@@ -1,4 +1,4 @@
-"""`Turn`: a turn of the person, as the session knows it."""
+"""`DialogueTurn`: a turn of the person, as the session knows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 
 @dataclass(frozen=True)
-class Speculation:
+class SpeculativeAnswer:
     """An answer to a turn that may go on. It holds while text, settings and conversation stay as they were."""
 
     response: Response
@@ -19,7 +19,7 @@ class Speculation:
 
 
 @dataclass
-class Turn:
+class DialogueTurn:
     """From its first speech to its transcript."""
 
     item_id: str
@@ -31,4 +31,4 @@ class Turn:
     settled: str = ""
     shown: str = ""  # of it, in deltas
     tail: str = ""  # what was shown after it, and may change
-    speculation: Speculation | None = None
+    speculation: SpeculativeAnswer | None = None

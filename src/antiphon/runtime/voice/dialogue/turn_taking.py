@@ -10,7 +10,7 @@ from antiphon.runtime.voice.answering.responses import Responses
 from antiphon.runtime.voice.dialogue.answers import Answers
 from antiphon.runtime.voice.dialogue.context import SessionContext
 from antiphon.runtime.voice.dialogue.listening import Listening
-from antiphon.runtime.voice.dialogue.turn import Turn
+from antiphon.runtime.voice.dialogue.turn import DialogueTurn
 from antiphon.runtime.voice.events import (
     BufferCleared,
     BufferCommitted,
@@ -18,12 +18,12 @@ from antiphon.runtime.voice.events import (
     ItemAdded,
     ItemDone,
     SessionError,
-    SpeechStarted,
-    SpeechStopped,
     TranscriptDelta,
     TranscriptDone,
     TranscriptFailed,
     TranscriptUnsettled,
+    UserSpeechStarted,
+    UserSpeechStopped,
 )
 from antiphon.runtime.voice.items import Message, Role, SoundPart, new_id
 from antiphon.runtime.voice.turn_settings import TurnDetection
@@ -44,7 +44,7 @@ class TurnTaking:
         self._responses = responses
         self._on_committed = on_committed
         self._answers = Answers(context, responses, self._is_spoken_to)
-        self._turns: dict[int, Turn] = {}
+        self._turns: dict[int, DialogueTurn] = {}
         self._commits: deque[str | None] = deque()  # tags of those that are not answered
         self._num_clears = 0
 
@@ -100,8 +100,8 @@ class TurnTaking:
             case heard.IdleTimeout(start_ms, end_ms):
                 self._time_out(start_ms, end_ms)
 
-    def _turn(self, number: int) -> Turn:
-        return self._turns.setdefault(number, Turn(new_id("item")))
+    def _turn(self, number: int) -> DialogueTurn:
+        return self._turns.setdefault(number, DialogueTurn(new_id("item")))
 
     def _is_spoken_to(self) -> bool:
         return any(turn.is_open for turn in self._turns.values())
@@ -117,12 +117,12 @@ class TurnTaking:
             self._responses.abort_active()
             for earlier in self._turns.values():
                 self._answers.drop_speculation(earlier)
-        self._context.emit(SpeechStarted(turn.item_id, start_ms))
+        self._context.emit(UserSpeechStarted(turn.item_id, start_ms))
         if settings.interrupt_response:
             self._responses.interrupt()
         self._answers.prefill(turn)
 
-    def _settle(self, turn: Turn, settled: str) -> None:
+    def _settle(self, turn: DialogueTurn, settled: str) -> None:
         """A manual turn is shown once it has ended: its item is not known before."""
         if len(settled) <= len(turn.settled):
             return
@@ -132,13 +132,13 @@ class TurnTaking:
         if not turn.is_ended:
             self._answers.prefill(turn)
 
-    def _show(self, turn: Turn, text: str) -> None:
+    def _show(self, turn: DialogueTurn, text: str) -> None:
         """Emit what is new of the transcript."""
         if self._context.settings.show_transcripts and text.startswith(turn.shown) and len(text) > len(turn.shown):
             self._context.emit(TranscriptDelta(turn.item_id, 0, text[len(turn.shown) :]))
             turn.shown = text
 
-    def _show_tail(self, turn: Turn, tail: str) -> None:
+    def _show_tail(self, turn: DialogueTurn, tail: str) -> None:
         """Emit the words that may still change, if they have changed."""
         if self._context.settings.show_unsettled and (turn.is_open or turn.is_ended) and tail != turn.tail:
             turn.tail = tail
@@ -146,7 +146,7 @@ class TurnTaking:
 
     # -- the end of a turn --------------------------------------------------------------------------------------
 
-    def _end(self, turn: Turn, end_ms: int) -> None:
+    def _end(self, turn: DialogueTurn, end_ms: int) -> None:
         self._stop(turn, end_ms)
         turn.is_ended = True
         is_commit = bool(self._commits)
@@ -159,10 +159,10 @@ class TurnTaking:
             self._commits.popleft()
             self._on_committed()
 
-    def _stop(self, turn: Turn, end_ms: int) -> None:
+    def _stop(self, turn: DialogueTurn, end_ms: int) -> None:
         if turn.is_open:
             turn.is_open = False
-            self._context.emit(SpeechStopped(turn.item_id, end_ms))
+            self._context.emit(UserSpeechStopped(turn.item_id, end_ms))
 
     def _commit_item(self, item: Message) -> None:
         context = self._context
@@ -172,7 +172,7 @@ class TurnTaking:
         context.emit(ItemAdded(item, previous_id))
         context.emit(ItemDone(item, previous_id))
 
-    def _finish(self, turn: Turn | None, event: heard.TurnTranscript) -> None:
+    def _finish(self, turn: DialogueTurn | None, event: heard.TurnTranscript) -> None:
         if turn is None:
             return
         context, text = self._context, event.text
@@ -185,13 +185,13 @@ class TurnTaking:
         if turn.is_answered:
             self._answers.answer(turn, event)
 
-    def _fail_transcript(self, turn: Turn, message: str) -> None:
+    def _fail_transcript(self, turn: DialogueTurn, message: str) -> None:
         self._answers.drop_speculation(turn)
         if turn.is_ended:
             self._context.emit(TranscriptFailed(turn.item_id, 0, message))
             self._context.end_transcript(turn.item_id, message)
 
-    def _drop(self, turn: Turn | None) -> None:
+    def _drop(self, turn: DialogueTurn | None) -> None:
         if turn is not None:
             self._answers.drop_speculation(turn)
             self._show_tail(turn, "")
