@@ -111,15 +111,15 @@ def hub_is_off() -> bool:
 
 def _require_folder(path: Path, name: str) -> None:
     """HomeError if a file is where `path` or one of its parents has to be a folder."""
-    for place in (path, *path.parents):
+    for folder in (path, *path.parents):
         try:
-            if place.is_dir():
+            if folder.is_dir():
                 return
-            is_file = place.exists()
+            is_file = folder.exists()
         except PermissionError as error:
             raise HomeError(f"{name} ({path}) may not be read: set ANTIPHON_HOME to a folder of your own") from error
         if is_file:
-            where = "a file, not a folder" if place == path else f"inside {place}, which is a file"
+            where = "a file, not a folder" if folder == path else f"inside {folder}, which is a file"
             raise HomeError(f"{name} ({path}) is {where}: set ANTIPHON_HOME to a folder")
 
 

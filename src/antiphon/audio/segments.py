@@ -23,7 +23,7 @@ class SegmentOptions:
 
     Speech begins at a frame of at least `threshold` and ends where frames stay under `release` for `min_silence`.
     Segments shorter than `min_speech` are dropped; the rest grow by `padding` at both ends, meeting halfway where
-    two would overlap. One longer than `max_speech` is cut at the last place that fits where its probability is low.
+    two would overlap. One longer than `max_speech` is cut at the last frame that fits where its probability is low.
     """
 
     threshold: float = 0.5
@@ -204,7 +204,7 @@ def _cut_long(
     bounds = [first]
     while last - bounds[-1] > longest:
         low, high = bounds[-1] + longest // 2, bounds[-1] + longest
-        # Of places that are quiet enough, by three frames around them, the latest makes the fullest piece.
+        # The latest cut that is quiet enough, by three frames around it, makes the fullest piece.
         around = np.convolve(probabilities[low - 1 : high + 1], np.full(3, 1 / 3), "valid")
         fitting = np.flatnonzero(around <= max(float(around.min()), QUIET))
         bounds.append(low + int(fitting[-1]))

@@ -58,7 +58,7 @@ class _Part:
 @dataclass
 class _Parser:
     text: str
-    place: int = 0
+    position: int = 0
     #: Lark's name by GBNF's, with the line of the first mention.
     names: dict[str, str] = field(default_factory=dict)
     mentioned: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Parser:
 
     def lark(self) -> str:
         self._space(across_lines=True)
-        while self.place < len(self.text):
+        while self.position < len(self.text):
             self._rule()
         if ROOT not in self.rules:
             raise InvalidRequestError(f"the grammar has no rule {ROOT!r}")
@@ -93,13 +93,13 @@ class _Parser:
     def _rule(self) -> None:
         name = self._name()
         self._space()
-        if not self.text.startswith("::=", self.place):
+        if not self.text.startswith("::=", self.position):
             self._fail(f"'::=' is expected after {name!r}")
-        self.place += 3
+        self.position += 3
         self._space(across_lines=True)
         self.rules[name] = self._alternatives(depth=0)
         self._lark_name(name)
-        if self.place < len(self.text) and self._here() not in "\r\n":
+        if self.position < len(self.text) and self._here() not in "\r\n":
             self._fail(f"{self._here()!r} is not expected")
         self._space(across_lines=True)
 
@@ -108,7 +108,7 @@ class _Parser:
             self._fail(f"parentheses are nested more than {MAX_DEPTH} levels deep")
         parts = [self._sequence(depth)]
         while self._here() == "|":
-            self.place += 1
+            self.position += 1
             self._space(across_lines=True)
             parts.append(self._sequence(depth))
         return _Part(" | ".join(part.lark for part in parts), sum(part.size for part in parts), _deepest(parts))
@@ -132,7 +132,7 @@ class _Parser:
         if here == "[":
             return self._class()
         if here == ".":
-            self.place += 1
+            self.position += 1
             return self._terminal("(.|\\n)")
         if here in NAME_CHARACTERS and here:
             line = self._line()
@@ -140,12 +140,12 @@ class _Parser:
             self.mentioned.setdefault(name, line)
             return _Part(self._lark_name(name), 1)
         if here == "(":
-            self.place += 1
+            self.position += 1
             self._space(across_lines=True)
             inside = self._alternatives(depth + 1)
             if self._here() != ")":
                 self._fail("')' is missing")
-            self.place += 1
+            self.position += 1
             return self._group(inside)
         if here in "<!" and here:
             self._fail("tokens (<name>, <[id]>) are not supported")
@@ -174,12 +174,12 @@ class _Parser:
         """The repetition that follows an element, if any."""
         here = self._here()
         if here in POSTFIX:
-            self.place += 1
+            self.position += 1
             return POSTFIX[here]
         if here != "{":
             return None
-        end = self.text.find("}", self.place)
-        inside = self.text[self.place + 1 : end] if end >= 0 else ""
+        end = self.text.find("}", self.position)
+        inside = self.text[self.position + 1 : end] if end >= 0 else ""
         least, comma, most = (piece.strip() for piece in inside.partition(","))
         numbers = [number for number in (least, most) if number]
         if not least.isascii() or not all(number.isascii() and number.isdecimal() for number in numbers) or not least:
@@ -190,36 +190,36 @@ class _Parser:
         last = first if not comma else int(most) if most else None
         if last is not None and last < first:
             self._fail(f"a repetition of at least {first} and at most {last} times is not possible")
-        self.place = end + 1
+        self.position = end + 1
         return first, last
 
     # -- characters ---------------------------------------------------------------------------------------------
 
     def _literal(self) -> _Part:
-        self.place += 1
+        self.position += 1
         parts: list[str] = []
         while self._here() != '"':
             code = self._character("the string")
             parts.append(self._terminal(f"[{_spelled(code)}]").lark)
-        self.place += 1
+        self.position += 1
         return _Part(f"({' '.join(parts)})" if len(parts) > 1 else parts[0] if parts else '""', max(1, len(parts)))
 
     def _class(self) -> _Part:
-        self.place += 1
+        self.position += 1
         sign = ""
         if self._here() == "^":
             sign = "^"
-            self.place += 1
+            self.position += 1
         ranges = ""
         while self._here() != "]":
             first = last = self._character("the class")
-            if self._here() == "-" and self.text[self.place + 1 : self.place + 2] not in ("]", ""):
-                self.place += 1
+            if self._here() == "-" and self.text[self.position + 1 : self.position + 2] not in ("]", ""):
+                self.position += 1
                 last = self._character("the class")
             if last < first:
                 self._fail(f"the range from {chr(first)!r} to {chr(last)!r} is empty")
             ranges += _spelled(first) + (f"-{_spelled(last)}" if last > first else "")
-        self.place += 1
+        self.position += 1
         if not ranges:
             self._fail("the class has no characters")
         return self._terminal(f"[{sign}{ranges}]")
@@ -229,18 +229,18 @@ class _Parser:
         here = self._here()
         if here in ("", "\n", "\r"):
             self._fail(f"{inside} is not closed")
-        self.place += 1
+        self.position += 1
         if here != "\\":
             return self._scalar(ord(here))
         escape = self._here()
-        self.place += 1
+        self.position += 1
         if escape in SIMPLE_ESCAPES:
             return ord(SIMPLE_ESCAPES[escape])
         if escape in HEX_ESCAPES:
-            digits = self.text[self.place : self.place + HEX_ESCAPES[escape]]
+            digits = self.text[self.position : self.position + HEX_ESCAPES[escape]]
             if len(digits) < HEX_ESCAPES[escape] or not set(digits) <= set(string.hexdigits):
                 self._fail(f"\\{escape} takes {HEX_ESCAPES[escape]} hexadecimal digits")
-            self.place += len(digits)
+            self.position += len(digits)
             return self._scalar(int(digits, 16))
         self._fail(f"\\{escape} is not an escape")
 
@@ -255,15 +255,15 @@ class _Parser:
     # -- text ---------------------------------------------------------------------------------------------------
 
     def _here(self) -> str:
-        return self.text[self.place : self.place + 1]
+        return self.text[self.position : self.position + 1]
 
     def _name(self) -> str:
-        start = self.place
+        start = self.position
         while self._here() and self._here() in NAME_CHARACTERS:
-            self.place += 1
-        if start == self.place:
+            self.position += 1
+        if start == self.position:
             self._fail("the name of a rule is expected")
-        return self.text[start : self.place]
+        return self.text[start : self.position]
 
     def _lark_name(self, name: str) -> str:
         return self.names.setdefault(name, f"rule_{len(self.names)}")
@@ -272,15 +272,15 @@ class _Parser:
         """Skip blanks and comments, and line ends where a rule may continue."""
         while here := self._here():
             if here == "#":
-                end = self.text.find("\n", self.place)
-                self.place = len(self.text) if end < 0 else end
+                end = self.text.find("\n", self.position)
+                self.position = len(self.text) if end < 0 else end
             elif here in " \t" or (across_lines and here in "\r\n"):
-                self.place += 1
+                self.position += 1
             else:
                 return
 
     def _line(self) -> int:
-        return self.text.count("\n", 0, self.place) + 1
+        return self.text.count("\n", 0, self.position) + 1
 
     def _fail(self, message: str) -> NoReturn:
         raise InvalidRequestError(f"line {self._line()} of the grammar: {message}")

@@ -36,13 +36,13 @@ class LimitedProcesses:
 
     def __init__(self, module: str, max_processes: int) -> None:
         self._module = module
-        self._places = threading.Semaphore(max_processes)
+        self._slots = threading.Semaphore(max_processes)
         self._lock = threading.Lock()
         self._idle: list[LimitedProcess] = []
 
     def ask(self, request: bytes, seconds: float) -> bytes:
         """The answer to a request; `LimitExceededError` after `seconds` at the latest."""
-        if not self._places.acquire(timeout=WAIT_SECONDS):
+        if not self._slots.acquire(timeout=WAIT_SECONDS):
             raise OverloadedError(f"other requests have taken all of {self._module} for {WAIT_SECONDS:g} s")
         try:
             process = self._take()
@@ -53,7 +53,7 @@ class LimitedProcesses:
                     with self._lock:
                         self._idle.append(process)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def _take(self) -> LimitedProcess:
         with self._lock:

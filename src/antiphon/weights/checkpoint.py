@@ -82,9 +82,5 @@ class Checkpoint(ABC):
         for mapped in self._maps:
             mapped.release_pages()
 
-    def mark_used(self, *names: str) -> None:
-        """Mark tensors as known but not needed, so that `unused` does not report them."""
-        self._used.update(names)
-
     def unused(self) -> list[str]:
         return sorted(set(self.tensors()) - self._used)

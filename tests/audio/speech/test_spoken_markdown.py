@@ -1,4 +1,4 @@
-"""Markdown's marks become blanks, so that readers of every language read the text alone, and places stay the same."""
+"""Markdown's marks become blanks, so that every language reads the text alone, and positions stay the same."""
 
 from __future__ import annotations
 

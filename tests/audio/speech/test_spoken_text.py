@@ -56,7 +56,7 @@ def test_pronunciations_by_hand() -> None:
     assert (first.text, first.phonemes, second.phonemes) == ("tomato", "təmˈɑTO", None)
 
 
-def test_places_in_the_text_are_right() -> None:
+def test_positions_in_the_text_are_right() -> None:
     text = "It’s $5 (or 6 kg) — see example.com!"
     for word in words_of(text):
         assert text[word.start : word.end] == word.text
@@ -213,8 +213,8 @@ def test_nothing_in_a_text_is_lost_or_said_twice(text: str, step: int) -> None:
 
     whole = clean(text)
     assert letters([clause.text for clause in spoken(whole, step)]) == letters([whole])
-    places = [(word.start, word.end) for word in words_of(whole)]
-    assert places == sorted(places) and all(start < end for start, end in places)
+    spans = [(word.start, word.end) for word in words_of(whole)]
+    assert spans == sorted(spans) and all(start < end for start, end in spans)
 
 
 @pytest.mark.parametrize("unit", ["1", "a1", ".", "(", "$", "1-", "a.", "1,", "@", "a@", "/1", "-", "[", "a-1."])
@@ -226,7 +226,7 @@ def test_hostile_clauses_take_no_time(unit: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["plain", "", "cafe\u0301 au lait", "so\u00adft, don\u2019t\n", "\u0301a", "a\u200b"])
-def test_cleaned_text_has_its_place(text: str) -> None:
+def test_cleaned_text_has_its_ends(text: str) -> None:
     cleaned, ends = clean_with_ends(text)
     assert cleaned == clean(text)
-    assert [clean(text[:end]) for end in ends] == [cleaned[: place + 1] for place in range(len(cleaned))]
+    assert [clean(text[:end]) for end in ends] == [cleaned[: index + 1] for index in range(len(cleaned))]

@@ -21,6 +21,6 @@ def word_errors(said: list[str], heard: list[str]) -> int:
     row = list(range(len(heard) + 1))
     for index, word in enumerate(said, 1):
         diagonal, row[0] = row[0], index
-        for place, other in enumerate(heard, 1):
-            diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, diagonal + (word != other))
+        for index, other in enumerate(heard, 1):
+            diagonal, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, diagonal + (word != other))
     return row[-1]

@@ -118,8 +118,8 @@ def word_gap(clip: Clip) -> int | None:
     first, last = (clip.start + (clip.end - clip.start) * share // 3 for share in (1, 2))
     levels = _decibels(clip.sound)
     smooth = np.convolve(levels, np.ones(3) / 3, "same")[first // FRAME : last // FRAME]
-    place = int(smooth.argmin())
-    return first + place * FRAME + FRAME // 2 if smooth[place] <= levels.max() - GAP_DECIBELS else None
+    index = int(smooth.argmin())
+    return first + index * FRAME + FRAME // 2 if smooth[index] <= levels.max() - GAP_DECIBELS else None
 
 
 def dialogue(
@@ -148,8 +148,8 @@ def dialogue(
         speaker = clip.speaker
         cut = word_gap(clip) if number % 2 else None
         length = 0 if cut is None else round(pause * RATE)
-        place = len(clip.sound) if cut is None else cut
-        pieces += [clip.sound[:place], room_tone(length, clip, seed + number), clip.sound[place:]]
+        position = len(clip.sound) if cut is None else cut
+        pieces += [clip.sound[:position], room_tone(length, clip, seed + number), clip.sound[position:]]
         pauses = () if cut is None else ((position + cut, position + cut + length),)
         turns.append(SpokenTurn(clip, position + clip.start, position + clip.end + length, pauses))
         pieces.append(room_tone(round(gap * RATE), clip, seed + count + number))

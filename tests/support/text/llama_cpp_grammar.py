@@ -37,7 +37,7 @@ class LlamaGrammar:
         data = (_TokenData * self._vocab_size)(*(_TokenData(token, 1.0, 0.0) for token in range(self._vocab_size)))
         array = _TokenArray(data, self._vocab_size, -1, False)
         self._library.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        return {array.data[place].id for place in range(array.size) if array.data[place].logit > -1e30}
+        return {array.data[index].id for index in range(array.size) if array.data[index].logit > -1e30}
 
     def advance(self, token: int) -> None:
         self._library.llama_sampler_accept(self._sampler, token)

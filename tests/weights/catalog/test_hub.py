@@ -170,7 +170,7 @@ def test_bytes_that_change_on_the_disk_are_an_error_at_the_next_load_and_pull_re
     store.verify(entry)
 
 
-def test_a_changed_file_of_the_cache_is_named_by_its_place_there(
+def test_a_changed_file_of_the_cache_is_named_by_its_path_there(
     server: LocalHub, store: ModelStore, cache: Path
 ) -> None:
     entry, hub = entry_of(), Hub(server.endpoint, cache)

@@ -88,8 +88,10 @@ def corrupted(data: bytes, seed: int) -> bytes:
     source = random.Random(seed)
     changed = bytearray(data)
     for _ in range(source.randint(1, 4)):
-        place = source.randrange(4, min(len(data), 4000)) if source.random() < 0.8 else source.randrange(4, len(data))
-        changed[place] = source.choice([0, 1, 127, 128, 255, source.randrange(256)])
+        position = (
+            source.randrange(4, min(len(data), 4000)) if source.random() < 0.8 else source.randrange(4, len(data))
+        )
+        changed[position] = source.choice([0, 1, 127, 128, 255, source.randrange(256)])
     return bytes(changed)
 
 

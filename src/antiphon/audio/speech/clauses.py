@@ -127,26 +127,26 @@ class ClauseSplitter:
         return min(self._max, max(self._first, round(GROWTH * self._consumed) if self.room is None else self.room))
 
     def _cut_within(self, sentence: str, wanted: int) -> int | None:
-        """The last good place to cut a sentence that is within `wanted`, or else the first there is."""
+        """The last good position to cut a sentence that is within `wanted`, or else the first there is."""
         # So that both sides are worth a clause, and no clause is longer than any may be.
         least, most = self._first, min(len(sentence) - self._first // 2, 2 * self._max)
         commas, phrases = (
             [m.end() for m in pattern.finditer(sentence) if least <= m.end() <= most]
             for pattern in (_CLAUSE_END, _PHRASE_END)
         )
-        within = [place for place in commas if place <= wanted]
-        within = within or [place for place in phrases if wanted // 2 <= place <= wanted]
+        within = [cut for cut in commas if cut <= wanted]
+        within = within or [cut for cut in phrases if wanted // 2 <= cut <= wanted]
         return within[-1] if within else min(commas + phrases, default=None)
 
     def _first_phrase(self, text: str, is_whole: bool) -> int | None:
-        """The first place to cut a text that is long enough, unless little of it would be left."""
-        places = [m.end() for m in _CLAUSE_END.finditer(text, self._first)]
-        places += [m.end() for m in _PHRASE_END.finditer(text) if m.end() >= self._first]
-        places += [m.end() for m in _WEAK_END.finditer(text) if m.end() >= 2 * self._first]
-        place = min(places, default=None)
-        if place is None or (is_whole and len(text.rstrip()) - place < self._first // 2):
+        """The first position to cut a text that is long enough, unless little of it would be left."""
+        cuts = [m.end() for m in _CLAUSE_END.finditer(text, self._first)]
+        cuts += [m.end() for m in _PHRASE_END.finditer(text) if m.end() >= self._first]
+        cuts += [m.end() for m in _WEAK_END.finditer(text) if m.end() >= 2 * self._first]
+        cut = min(cuts, default=None)
+        if cut is None or (is_whole and len(text.rstrip()) - cut < self._first // 2):
             return None
-        return place
+        return cut
 
     def _is_end(self, match: re.Match[str], is_last: bool) -> bool:
         """Whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""

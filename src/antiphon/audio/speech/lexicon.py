@@ -244,7 +244,7 @@ def stressed(phonemes: str | None, stress: float | None) -> str | None:
         return phonemes
     if SECONDARY in phonemes:
         return phonemes.replace(SECONDARY, PRIMARY) if stress >= 1 else phonemes
-    place = next((index for index, phoneme in enumerate(phonemes) if phoneme in VOWELS), None)
-    if place is None:
+    vowel = next((index for index, phoneme in enumerate(phonemes) if phoneme in VOWELS), None)
+    if vowel is None:
         return phonemes
-    return phonemes[:place] + (PRIMARY if stress > 1 else SECONDARY) + phonemes[place:]
+    return phonemes[:vowel] + (PRIMARY if stress > 1 else SECONDARY) + phonemes[vowel:]

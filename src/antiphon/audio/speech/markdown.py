@@ -26,7 +26,7 @@ _EMPHASIS = re.compile(r"(?<!\d)\*|\*(?!\d)|`|~~|(?<!\w)_+|_+(?!\w)")
 
 
 def without_marks(text: str) -> str:
-    """The text with a blank for each character of a mark, so that places in it stay the same."""
+    """The text with a blank for each character of a mark, so that positions in it stay the same."""
     if _SIGNS.isdisjoint(text):
         return text
     return _MARKS.sub(_blank, text)

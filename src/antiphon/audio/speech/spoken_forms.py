@@ -1,7 +1,7 @@
 """What is read out for things that are not words: numbers, dates, times, money, units, addresses, symbols.
 
 Every rule is a pattern and a function from its match to words; `forms/` has them by subject. The first rule that reads
-something at a place wins.
+something at a position wins.
 """
 
 from __future__ import annotations

@@ -41,11 +41,11 @@ def unreadable_in_english(text: str, pronounced: Container[str] = ()) -> Unreada
         return found
     text = clean(text)
     words = words_of(text)
-    places = [
-        place
-        for place, word in enumerate(words)
+    indices = [
+        index
+        for index, word in enumerate(words)
         if not word.said and word.phonemes is None and word.text.lower() not in pronounced
     ]
-    for run in joined_runs(text, words, places):
+    for run in joined_runs(text, words, indices):
         found.add(run)
     return found

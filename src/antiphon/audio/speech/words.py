@@ -77,7 +77,7 @@ def _items(text: str) -> Iterator[tuple[int, int, str, str | None, str]]:
 
 
 def _spoken(text: str, start: int, end: int, last: int) -> Iterator[tuple[int, int, str, str | None, str]]:
-    """Forms and plain words between two places of a text whose last character stands before `last`."""
+    """Forms and plain words between two positions of a text whose last character stands before `last`."""
     at = start
     for first, after, said in spoken_forms(text[start:end]):
         yield from _plain(text, at, start + first, last)
@@ -116,14 +116,14 @@ def _is_initial(text: str, dot: int, last: int) -> bool:
     return dot > 0 and text[dot - 1].isupper() and alone and dot + 1 < last
 
 
-def joined_runs(text: str, words: Sequence[WrittenWord], places: Iterable[int]) -> tuple[str, ...]:
-    """The words at these places, as they are written; those that follow each other together."""
+def joined_runs(text: str, words: Sequence[WrittenWord], indices: Iterable[int]) -> tuple[str, ...]:
+    """The words at these indices, as they are written; those that follow each other together."""
     runs: list[tuple[int, int]] = []
     previous = -2
-    for place in sorted(places):
-        start = runs.pop()[0] if place == previous + 1 else words[place].start
-        runs.append((start, words[place].end))
-        previous = place
+    for index in sorted(indices):
+        start = runs.pop()[0] if index == previous + 1 else words[index].start
+        runs.append((start, words[index].end))
+        previous = index
     return tuple(text[start:end] for start, end in runs)
 
 

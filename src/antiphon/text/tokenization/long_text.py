@@ -26,11 +26,11 @@ LETTER = r"[A-Za-z\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5]"
 WORD_END = re.compile(f"(?<={LETTER})(?=[ ,.\u3001\u3002\uff0c]{LETTER})")
 
 
-def segments(text: str, place: re.Pattern[str] = WORD_END) -> Iterator[str]:
-    """The text in parts of at least `SEGMENT_CHARACTERS`, cut only where `place` matches the empty string."""
+def segments(text: str, boundary: re.Pattern[str] = WORD_END) -> Iterator[str]:
+    """The text in parts of at least `SEGMENT_CHARACTERS`, cut only where `boundary` matches the empty string."""
     start = 0
     while len(text) - start > SEGMENT_CHARACTERS:
-        cut = _find(text, place, start + SEGMENT_CHARACTERS)
+        cut = _find(text, boundary, start + SEGMENT_CHARACTERS)
         if cut is None:
             break
         yield text[start:cut]
@@ -57,10 +57,10 @@ def tail(text: str, size: int) -> str:
     return text[-size if cut is None else cut :]
 
 
-def _find(text: str, place: re.Pattern[str], start: int) -> int | None:
+def _find(text: str, boundary: re.Pattern[str], start: int) -> int | None:
     for begin in range(start, len(text), WINDOW_CHARACTERS):
         # Two more characters, for what the pattern sees ahead.
-        match = place.search(text, begin, begin + WINDOW_CHARACTERS + 2)
+        match = boundary.search(text, begin, begin + WINDOW_CHARACTERS + 2)
         if match is not None:
             return match.start()
     return None

@@ -116,7 +116,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
 
     @cached_property
     def _word_start(self) -> re.Pattern[str]:
-        """Places that no piece reaches across: before a `▁` whose left neighbour precedes `▁` in no piece.
+        """Positions that no piece reaches across: before a `▁` whose left neighbour precedes `▁` in no piece.
 
         Words between them merge independently of each other, so each is merged once and remembered.
         """

@@ -43,7 +43,7 @@ class SpecialSplitter:
             yield text[start:]
 
     def starts(self, text: str) -> list[int]:
-        """Every place where a spelling begins, also inside another."""
+        """Every position where a spelling begins, also inside another."""
         if self._candidate is None:
             return []
         return [

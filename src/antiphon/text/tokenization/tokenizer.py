@@ -80,11 +80,11 @@ class Tokenizer(ABC):
 
         It is put at the end as well where that end is the beginning of a spelling.
         """
-        places = {start + 1 for start in self._control.starts(self.respell(text))}
+        cuts = {start + 1 for start in self._control.starts(self.respell(text))}
         end = text.rstrip()
         if self._control.ends_in_part(self.respell(end)):
-            places.add(len(end))
-        bounds = [0, *sorted(places), len(text)]
+            cuts.add(len(end))
+        bounds = [0, *sorted(cuts), len(text)]
         return guard.join(text[left:right] for left, right in pairwise(bounds))
 
     def encode_guarded(self, text: str, guard: str, max_tokens: int | None = None) -> list[int]:

@@ -84,10 +84,10 @@ class TokenTexts(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        begin = self._ends[place - 1] if place else 0
-        return self._bytes[begin : self._ends[place]].decode("utf-8", "surrogatepass")
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        begin = self._ends[position - 1] if position else 0
+        return self._bytes[begin : self._ends[position]].decode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,10 @@ class CallBody:
 
     def feed(self, text: str) -> str:
         """Read the text; return what follows the end of the object, or the character that broke it."""
-        for place, character in enumerate(text):
+        for position, character in enumerate(text):
             if self.is_done or self.is_broken:
-                self._raw.append(text[:place])
-                return text[place:]
+                self._raw.append(text[:position])
+                return text[position:]
             self._take(character)
         self._raw.append(text)
         return ""

@@ -24,25 +24,21 @@ class JsonSpan:
     def is_over(self) -> bool:
         return self.is_done or self.is_broken
 
-    @property
-    def is_in_string(self) -> bool:
-        return self._in_string
-
     def feed(self, text: str) -> int:
         """The number of characters that belong to the value; the bracket that breaks it does not."""
-        place = 0
-        while place < len(text) and not self.is_over:
+        position = 0
+        while position < len(text) and not self.is_over:
             if self._is_escaped:
                 self._is_escaped = False
-                place += 1
+                position += 1
                 continue
-            found = (QUOTED if self._in_string else MARKS).search(text, place)
+            found = (QUOTED if self._in_string else MARKS).search(text, position)
             if found is None:
                 return len(text)
-            place = found.start()
+            position = found.start()
             self._take(found.group())
-            place += not self.is_broken
-        return place
+            position += not self.is_broken
+        return position
 
     def _take(self, mark: str) -> None:
         if self._in_string:

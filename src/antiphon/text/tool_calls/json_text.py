@@ -22,15 +22,15 @@ class JsonText:
 
     def feed(self, text: str) -> str:
         """The characters that became known. What follows the closing quote is dropped."""
-        held, place, made = self._held + text, 0, []
-        while place < len(held) and not self.is_done and not OPEN.match(held, place):
-            found = UNIT.match(held, place)
+        held, position, made = self._held + text, 0, []
+        while position < len(held) and not self.is_done and not OPEN.match(held, position):
+            found = UNIT.match(held, position)
             if found is None:
                 self.is_done = True
                 break
             made.append(_decoded(found.group()))
-            place = found.end()
-        self._held = held[place:]
+            position = found.end()
+        self._held = held[position:]
         return "".join(made)
 
 

@@ -22,25 +22,25 @@ class Opener:
 
 def read_opener(text: str, tag: str) -> Opener:
     """The text begins with the tag, a fence or a bracket. A tag or a fence counts once."""
-    place, has_tag, has_fence = 0, False, False
+    position, has_tag, has_fence = 0, False, False
     while True:
-        place += len(text[place:]) - len(text[place:].lstrip())
-        rest = text[place:]
+        position += len(text[position:]) - len(text[position:].lstrip())
+        rest = text[position:]
         begun = [mark for mark, is_read in ((tag, has_tag), (FENCE, has_fence)) if not is_read and mark != rest]
         if not rest or any(mark.startswith(rest) for mark in begun):
-            return Opener(place, has_tag, has_fence, is_open=True)
+            return Opener(position, has_tag, has_fence, is_open=True)
         if rest[0] in "{[":
-            return Opener(place, has_tag, has_fence)
+            return Opener(position, has_tag, has_fence)
         if tag and not has_tag and rest.startswith(tag):
-            place, has_tag = place + len(tag), True
+            position, has_tag = position + len(tag), True
         elif not has_fence and rest.startswith(FENCE):
             info = INFO.match(rest, len(FENCE))
             end = len(FENCE) if info is None else info.end()
             if end == len(rest):
-                return Opener(place, has_tag, True, is_open=True)
-            place, has_fence = place + end, True
+                return Opener(position, has_tag, True, is_open=True)
+            position, has_fence = position + end, True
         else:
-            return Opener(place, has_tag, has_fence, is_none=True)
+            return Opener(position, has_tag, has_fence, is_none=True)
 
 
 def block_name(text: str) -> str:

@@ -94,8 +94,8 @@ class UnspokenCalls:
     def _next_mark(self, is_last: bool) -> int:
         """Characters before the next tag, fence or bracket, or before what may become one."""
         text = self._buffer
-        places = [at for mark in (*_MARKS, *_BRACKETS) if (at := text.find(mark)) >= 0]
-        end = min(places, default=len(text))
+        positions = [at for mark in (*_MARKS, *_BRACKETS) if (at := text.find(mark)) >= 0]
+        end = min(positions, default=len(text))
         if not is_last:
             for size in range(1, min(len(text) + 1, max(map(len, _MARKS)))):
                 if any(mark.startswith(text[-size:]) for mark in _MARKS if len(mark) > size):

@@ -113,7 +113,7 @@ class Hub:
         return Path(path), not was_here
 
     def _check_space(self, file: HubFile) -> None:
-        folder = next(place for place in (self.cache.folder, *self.cache.folder.parents) if os.path.exists(place))
+        folder = next(folder for folder in (self.cache.folder, *self.cache.folder.parents) if os.path.exists(folder))
         free = shutil.disk_usage(folder).free
         if free < file.size:
             raise FetchError(

@@ -79,9 +79,9 @@ class HubCache:
     @classmethod
     def around(cls, path: Path) -> tuple[HubCache, str] | None:
         """The cache that a snapshot file lies in, and its repository; None for a file that is elsewhere."""
-        for place in path.parents:
-            if place.name.startswith("models--") and (place / "snapshots") in path.parents:
-                return cls(place.parent), place.name.removeprefix("models--").replace("--", "/", 1)
+        for parent in path.parents:
+            if parent.name.startswith("models--") and (parent / "snapshots") in path.parents:
+                return cls(parent.parent), parent.name.removeprefix("models--").replace("--", "/", 1)
         return None
 
     def remove(self, path: Path) -> int:

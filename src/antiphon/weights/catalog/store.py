@@ -198,10 +198,10 @@ class ModelStore:
             self.verified(name).remove()
         kept = []
         for file, target in cached:
-            place = HubCache.around(target)
-            if place is None or not target.exists() or self._is_used(target, ours=file in ours):
+            found = HubCache.around(target)
+            if found is None or not target.exists() or self._is_used(target, ours=file in ours):
                 continue
-            cache, repository = place
+            cache, repository = found
             if file in ours:
                 freed += cache.remove(target)
             else:

@@ -18,7 +18,7 @@ _COUNTED = re.compile(r"\s?(?:[$£€¥₹%°]|[^\W\d_]|\.\d)")
 
 
 def with_commas(text: str) -> str:
-    """The text with a comma for each space between two groups of one number. Places in it stay the same."""
+    """The text with a comma for each space between two groups of one number. Positions in it stay the same."""
     return _GROUPED.sub(_joined, text) if " " in text else text
 
 

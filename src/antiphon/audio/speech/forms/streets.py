@@ -52,7 +52,7 @@ _BEFORE_SAINT = ("Mount", "Mt", "Port", "Bury", "Fort", "Lake", "Saint", "East",
 
 
 def street_or_title(text: str, start: int, end: int) -> str | None:
-    """How the "St." or "Dr." at a place is read: as a kind of street, as a title, or as neither (None)."""
+    """How the "St." or "Dr." at a position is read: as a kind of street, as a title, or as neither (None)."""
     kind = text[start:end].rstrip(".")
     left, right = text[max(0, start - 48) : start], text[end : end + 48]
     if _HOUSE_BEFORE.search(left) and not (_NAME_AFTER.match(right) and not _SENTENCE_AFTER.match(right)):
@@ -68,7 +68,7 @@ def street_or_title(text: str, start: int, end: int) -> str | None:
 
 
 def is_street(text: str, start: int, end: int) -> bool:
-    """Whether the word at a place is short for a kind of street."""
+    """Whether the word at a position is short for a kind of street."""
     word = text[start:end].rstrip(".")
     return word in _TITLES and street_or_title(text, start, end) == _KINDS[word]
 
