@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ class StoredTensor:
         return self.data.numel()
 
 
-class Checkpoint(ABC):
+class Checkpoint:
     """Named tensors plus the metadata a model's config is translated from.
 
     Models ask for tensors by their own names and the shape they need; a missing or misshaped tensor is a
@@ -44,14 +43,15 @@ class Checkpoint(ABC):
     architecture: str
     #: GGUF key-values, or the parsed `config.json`.
     metadata: Mapping[str, Any]
+    _tensors: Mapping[str, StoredTensor]
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._maps: list[MappedFile] = []
 
-    @abstractmethod
     def tensors(self) -> Mapping[str, StoredTensor]:
         """Every stored tensor by its name in the file."""
+        return self._tensors
 
     def has(self, name: str) -> bool:
         return name in self.tensors()

@@ -56,7 +56,7 @@ def test_a_pickle_with_code_is_rejected_and_does_not_run(tmp_path: Path, legacy:
     [
         ([1, 2], "holds a list, not a dictionary"),
         ({"weights": 1}, r"has \['weights'\], not Whisper's"),
-        ({"dims": {}, "model_state_dict": {}}, r"dims\['n_mels'\] is None"),
+        ({"dims": {}, "model_state_dict": {}}, r"dims\['n_vocab'\] is None"),
         ({"dims": DIMS | {"n_vocab": 0}, "model_state_dict": {}}, r"dims\['n_vocab'\] is 0"),
         ({"dims": DIMS, "model_state_dict": {"w": 3}}, r"model_state_dict\['w'\] is not a tensor"),
     ],

@@ -30,11 +30,6 @@ def uint16(data: Tensor) -> Tensor:
     return data.clone(memory_format=torch.contiguous_format).view(torch.int16).to(torch.int32) & 0xFFFF
 
 
-def uint32(data: Tensor) -> Tensor:
-    """Little-endian unsigned 32-bit numbers in uint8 [blocks, 4 * n], as int64 [blocks, n]."""
-    return data.clone(memory_format=torch.contiguous_format).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
-
-
 def int8(data: Tensor) -> Tensor:
     """The bytes of a uint8 tensor read as signed."""
     return data.view(torch.int8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,16 +33,10 @@ DECODERS: dict[TensorType, Decoder] = {
     TensorType.TQ2_0: basic.tq2_0,
     TensorType.MXFP4: basic.mxfp4,
     TensorType.NVFP4: basic.nvfp4,
-    TensorType.IQ2_XXS: iq.iq2_xxs,
-    TensorType.IQ2_XS: iq.iq2_xs,
-    TensorType.IQ2_S: iq.iq2_s,
-    TensorType.IQ3_XXS: iq.iq3_xxs,
-    TensorType.IQ3_S: iq.iq3_s,
-    TensorType.IQ1_S: iq.iq1_s,
-    TensorType.IQ1_M: iq.iq1_m,
     TensorType.IQ4_NL: iq.iq4_nl,
     TensorType.IQ4_XS: iq.iq4_xs,
 }
+DECODERS.update((type, partial(iq.by_codebook, type)) for type in iq.WITH_CODEBOOK)
 
 #: Elements decoded at a time, so that temporaries stay small and in cache.
 CHUNK_ELEMENTS = 1 << 18

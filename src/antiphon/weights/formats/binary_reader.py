@@ -10,8 +10,12 @@ from typing import NoReturn
 
 from torch import Tensor
 
-from antiphon.errors import CheckpointError
+from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.mapped import MappedFile
+from antiphon.weights.types import TensorType
+
+#: Types of tensors by GGUF's number.
+TYPES = {int(type): type for type in TensorType}
 
 
 class BinaryReader:
@@ -55,6 +59,12 @@ class BinaryReader:
             return self.bytes(count, what).decode("utf-8")
         except UnicodeDecodeError as error:
             self.reject(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
+
+    def tensor_type(self, number: int, name: str) -> TensorType:
+        """The type of a tensor with that name; an unknown one is an `UnsupportedError`."""
+        if number not in TYPES:
+            raise UnsupportedError(f"{self.path}: tensor {name!r} has the unknown type {number}")
+        return TYPES[number]
 
     def tensor(self, count: int, what: str, alignment: int) -> Tensor:
         """The next bytes as uint8: a view of the mapping, or a copy where the file does not align them."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -55,13 +54,6 @@ def is_ctranslate2(start: bytes) -> bool:
     return 1 <= version <= 64 and 4 < length <= 56 and start[6 : 6 + length].rstrip(b"\0").endswith(b"Spec")
 
 
-@dataclass(frozen=True)
-class _Variable:
-    type: TensorType
-    shape: tuple[int, ...]
-    data: Tensor
-
-
 class CTranslate2Checkpoint(Checkpoint):
     """A converted Whisper in float32, float16, bfloat16 or int8.
 
@@ -84,10 +76,7 @@ class CTranslate2Checkpoint(Checkpoint):
             **self._sizes(variables),
         }
 
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
-
-    def _renamed(self, variables: Mapping[str, _Variable]) -> Iterator[StoredTensor]:
+    def _renamed(self, variables: Mapping[str, StoredTensor]) -> Iterator[StoredTensor]:
         for name, variable in variables.items():
             if not variable.shape or name.endswith("weight_scale"):
                 continue
@@ -107,7 +96,7 @@ class CTranslate2Checkpoint(Checkpoint):
                 data = full.data[index * width : (index + 1) * width]
                 yield StoredTensor(f"{target}.{kind}", full.type, (rows, *full.shape[1:]), data)
 
-    def _dequantizable(self, name: str, variable: _Variable, variables: Mapping[str, _Variable]) -> _Variable:
+    def _dequantizable(self, name: str, variable: StoredTensor, variables: Mapping[str, StoredTensor]) -> StoredTensor:
         if variable.type.is_float:
             return variable
         scale = variables.get(f"{name}_scale")
@@ -121,9 +110,10 @@ class CTranslate2Checkpoint(Checkpoint):
             raise UnsupportedError(
                 f"{self._path}: {name!r} is int8 {list(variable.shape)} with {list(scale.shape)} scales"
             )
-        return _Variable(TensorType.Q8_0, variable.shape, to_q8_0(variable.data, _floats(scale), columns))
+        divisors = dequantize(scale.data, scale.type)
+        return StoredTensor(name, TensorType.Q8_0, variable.shape, to_q8_0(variable.data, divisors, columns))
 
-    def _sizes(self, variables: Mapping[str, _Variable]) -> dict[str, Any]:
+    def _sizes(self, variables: Mapping[str, StoredTensor]) -> dict[str, Any]:
         def shape(name: str) -> tuple[int, ...]:
             if name not in variables:
                 raise CheckpointError(f"{self._path}: has no variable {name!r}")
@@ -165,11 +155,7 @@ def to_q8_0(integers: Tensor, divisors: Tensor, columns: int) -> Tensor:
     return blocks.view(-1)
 
 
-def _floats(variable: _Variable) -> Tensor:
-    return dequantize(variable.data, variable.type)
-
-
-def _count_layers(variables: Mapping[str, _Variable], side: str) -> int:
+def _count_layers(variables: Mapping[str, StoredTensor], side: str) -> int:
     numbers = {name.split("/")[1] for name in variables if name.startswith(f"{side}/layer_")} - {"layer_norm"}
     return len(numbers)
 
@@ -200,7 +186,7 @@ def _targets(module: str) -> list[str]:
     return [f"{layer}.{attention}.{name}" for name in table.get(inner, (inner,))]
 
 
-def _variables(reader: BinaryReader) -> dict[str, _Variable]:
+def _variables(reader: BinaryReader) -> dict[str, StoredTensor]:
     version = reader.number("I", "the version")
     if version not in VERSIONS:
         raise UnsupportedError(f"{reader.path}: CTranslate2 format version {version} is not supported, only {VERSIONS}")
@@ -211,7 +197,7 @@ def _variables(reader: BinaryReader) -> dict[str, _Variable]:
     count = reader.number("I", "the number of variables")
     if count > MAX_VARIABLES:
         reader.reject(f"claims {count} variables, more than {MAX_VARIABLES}")
-    variables: dict[str, _Variable] = {}
+    variables: dict[str, StoredTensor] = {}
     for _ in range(count):
         name = _string(reader, "a variable's name")
         if name in variables:
@@ -226,7 +212,7 @@ def _variables(reader: BinaryReader) -> dict[str, _Variable]:
     return variables
 
 
-def _variable(reader: BinaryReader, name: str) -> _Variable:
+def _variable(reader: BinaryReader, name: str) -> StoredTensor:
     rank = reader.number("B", f"the rank of {name!r}")
     if rank > MAX_RANK:
         reader.reject(f"variable {name!r} has {rank} dimensions, more than {MAX_RANK}")
@@ -237,7 +223,7 @@ def _variable(reader: BinaryReader, name: str) -> _Variable:
         raise UnsupportedError(f"{reader.path}: variable {name!r} has the unknown type {type_id}")
     if any(not 0 < size <= MAX_SIZE for size in shape) or prod(shape) * type.block.size != num_bytes:
         reader.reject(f"variable {name!r} ({type.name} {list(shape)}) claims {num_bytes} bytes")
-    return _Variable(type, shape, reader.tensor(num_bytes, f"variable {name!r}", type.block.size))
+    return StoredTensor(name, type, shape, reader.tensor(num_bytes, f"variable {name!r}", type.block.size))
 
 
 def _string(reader: BinaryReader, what: str) -> str:

@@ -10,7 +10,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import UnsupportedError
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
 from antiphon.weights.formats.binary_reader import BinaryReader
 from antiphon.weights.mapped import MappedFile
@@ -67,9 +66,6 @@ class GgmlWhisperCheckpoint(Checkpoint):
                 reader.reject(f"tensor {tensor.name!r} occurs twice")
             self._tensors[tensor.name] = tensor
 
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
-
 
 def _dimensions(reader: BinaryReader) -> dict[str, int]:
     dims = {name: reader.number("i", name) for name in DIMENSIONS}
@@ -112,10 +108,7 @@ def _tensor(reader: BinaryReader) -> StoredTensor:
         reader.reject(f"the tensor at offset {start} claims {rank} dimensions and a name of {length} bytes")
     dims = [reader.number("i", "a tensor's shape") for _ in range(rank)]
     name = reader.text(length, "a tensor's name")
-    try:
-        type = TensorType(type_id)
-    except ValueError:
-        raise UnsupportedError(f"{reader.path}: tensor {name!r} has the unknown type {type_id}") from None
+    type = reader.tensor_type(type_id, name)
     shape = tuple(reversed(dims))
     if min(shape) < 1 or max(shape) > MAX_SIZE:
         reader.reject(f"tensor {name!r} has the shape {list(shape)}")

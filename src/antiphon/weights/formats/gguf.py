@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.formats.binary_reader import BinaryReader
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 
@@ -36,36 +35,20 @@ MAX_ARRAY_ELEMENTS = 1 << 23
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
-class ValueType(IntEnum):
-    """The types of metadata values, with GGUF's numbers."""
-
-    UINT8 = 0
-    INT8 = 1
-    UINT16 = 2
-    INT16 = 3
-    UINT32 = 4
-    INT32 = 5
-    FLOAT32 = 6
-    BOOL = 7
-    STRING = 8
-    ARRAY = 9
-    UINT64 = 10
-    INT64 = 11
-    FLOAT64 = 12
-
-
+#: GGUF's numbers of the types of metadata values.
+STRING, ARRAY = 8, 9
 SCALARS: dict[int, np.dtype[Any]] = {
-    ValueType.UINT8: np.dtype("<u1"),
-    ValueType.INT8: np.dtype("<i1"),
-    ValueType.UINT16: np.dtype("<u2"),
-    ValueType.INT16: np.dtype("<i2"),
-    ValueType.UINT32: np.dtype("<u4"),
-    ValueType.INT32: np.dtype("<i4"),
-    ValueType.FLOAT32: np.dtype("<f4"),
-    ValueType.BOOL: np.dtype("?"),
-    ValueType.UINT64: np.dtype("<u8"),
-    ValueType.INT64: np.dtype("<i8"),
-    ValueType.FLOAT64: np.dtype("<f8"),
+    0: np.dtype("<u1"),
+    1: np.dtype("<i1"),
+    2: np.dtype("<u2"),
+    3: np.dtype("<i2"),
+    4: np.dtype("<u4"),
+    5: np.dtype("<i4"),
+    6: np.dtype("<f4"),
+    7: np.dtype("?"),
+    10: np.dtype("<u8"),
+    11: np.dtype("<i8"),
+    12: np.dtype("<f8"),
 }
 
 #: The fewest bytes that a value, an array element, a key-value pair and a tensor's entry can take.
@@ -131,9 +114,6 @@ class GGUFCheckpoint(Checkpoint):
         if expected is not None and expected != len(self._tensors):
             raise CheckpointError(f"{first.path}: its parts hold {len(self._tensors)} tensors, not {expected}")
 
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
-
 
 def _open_parts(path: Path) -> list[GGUFFile]:
     """All parts in order, given any; a file that is not split is the only part."""
@@ -161,14 +141,11 @@ def _open_parts(path: Path) -> list[GGUFFile]:
     return files
 
 
-class _Header:
+class _Header(BinaryReader):
     """Parses a header front to back. Anything wrong with it raises a `CheckpointError` with the offset."""
 
     def __init__(self, mapped: MappedFile) -> None:
-        self._buffer = mapped.buffer
-        self._size = mapped.size
-        self._path = mapped.path
-        self._position = 0
+        super().__init__(mapped)
         self._elements_left = MAX_ARRAY_ELEMENTS
         self.version = self._preamble()
         num_tensors = self._count("tensors", ENTRY_BYTES)
@@ -178,95 +155,72 @@ class _Header:
             self._pair()
         self._alignment = self._checked_alignment()
         descriptions = [self._description() for _ in range(num_tensors)]
-        data_start = -(-self._position // self._alignment) * self._alignment
+        data_start = -(-self.position // self._alignment) * self._alignment
         self.entries = [self._located(description, data_start) for description in descriptions]
         self._check_names_and_overlap()
 
-    def _reject(self, what: str) -> NoReturn:
-        raise CheckpointError(f"{self._path}: {what}")
-
-    def _advance(self, count: int, what: str) -> int:
-        """Skip the next `count` bytes; returns their offset."""
-        start = self._position
-        if count > self._size - start:
-            self._reject(f"{what} needs {count} bytes at offset {start}, the file ends at {self._size}")
-        self._position = start + count
-        return start
-
-    def _uint32(self, what: str) -> int:
-        return int.from_bytes(self._buffer[self._advance(4, what) : self._position], "little")
-
-    def _uint64(self, what: str) -> int:
-        return int.from_bytes(self._buffer[self._advance(8, what) : self._position], "little")
-
     def _preamble(self) -> int:
-        magic = self._buffer[:4]
-        self._advance(4, "the magic")
+        magic = self.bytes(4, "the magic")
         if magic != MAGIC:
-            self._reject(f"starts with {magic!r}, not {MAGIC!r}")
-        version = self._uint32("the version")
+            self.reject(f"starts with {magic!r}, not {MAGIC!r}")
+        version = self.number("I", "the version")
         if version & 0xFFFF == 0 and version:
-            raise UnsupportedError(f"{self._path}: big-endian GGUF files are not supported")
+            raise UnsupportedError(f"{self.path}: big-endian GGUF files are not supported")
         if version not in VERSIONS:
-            raise UnsupportedError(f"{self._path}: GGUF version {version} is not supported, only 2 and 3")
+            raise UnsupportedError(f"{self.path}: GGUF version {version} is not supported, only 2 and 3")
         return version
 
     def _count(self, what: str, least_bytes: int) -> int:
-        count = self._uint64(f"the number of {what}")
-        left = self._size - self._position
-        if count * least_bytes > left:
-            self._reject(f"claims {count} {what}, of at least {least_bytes} bytes each, with {left} bytes left")
+        count = self.number("Q", f"the number of {what}")
+        if count * least_bytes > self.left:
+            self.reject(f"claims {count} {what}, of at least {least_bytes} bytes each, with {self.left} bytes left")
         return count
 
     def _string(self, what: str, most: int | None = None) -> str:
-        length = self._uint64(f"the length of {what}")
+        length = self.number("Q", f"the length of {what}")
         if most is not None and length > most:
-            self._reject(f"{what} at offset {self._position} has {length} bytes, more than {most}")
-        start = self._advance(length, what)
-        try:
-            return str(self._buffer[start : self._position], "utf-8")
-        except UnicodeDecodeError as error:
-            self._reject(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
+            self.reject(f"{what} at offset {self.position} has {length} bytes, more than {most}")
+        return self.text(length, what)
 
     def _pair(self) -> None:
         key = self._string("a metadata key", MAX_NAME_BYTES)
         if key in self.metadata:
-            self._reject(f"metadata key {key!r} occurs twice")
-        self.metadata[key] = self._value(key, self._uint32(f"the type of {key!r}"))
+            self.reject(f"metadata key {key!r} occurs twice")
+        self.metadata[key] = self._value(key, self.number("I", f"the type of {key!r}"))
 
     def _value(self, key: str, type: int) -> Any:
         dtype = SCALARS.get(type)
         if dtype is not None:
-            start = self._advance(dtype.itemsize, f"the value of {key!r}")
+            start = self.skip(dtype.itemsize, f"the value of {key!r}")
             return np.frombuffer(self._buffer, dtype, 1, start).item()
-        if type == ValueType.STRING:
+        if type == STRING:
             return self._string(f"the value of {key!r}")
-        if type == ValueType.ARRAY:
+        if type == ARRAY:
             return self._array(key, depth=1)
-        self._reject(f"metadata key {key!r} has a value of unknown type {type}")
+        self.reject(f"metadata key {key!r} has a value of unknown type {type}")
 
     def _array(self, key: str, depth: int) -> list[Any]:
         if depth > MAX_ARRAY_DEPTH:
-            self._reject(f"metadata key {key!r} has arrays nested more than {MAX_ARRAY_DEPTH} deep")
-        type = self._uint32(f"the element type of {key!r}")
+            self.reject(f"metadata key {key!r} has arrays nested more than {MAX_ARRAY_DEPTH} deep")
+        type = self.number("I", f"the element type of {key!r}")
         dtype = SCALARS.get(type)
-        if dtype is None and type not in (ValueType.STRING, ValueType.ARRAY):
-            self._reject(f"metadata key {key!r} is an array of unknown type {type}")
-        least = dtype.itemsize if dtype is not None else STRING_BYTES if type == ValueType.STRING else ARRAY_BYTES
+        if dtype is None and type not in (STRING, ARRAY):
+            self.reject(f"metadata key {key!r} is an array of unknown type {type}")
+        least = dtype.itemsize if dtype is not None else STRING_BYTES if type == STRING else ARRAY_BYTES
         count = self._count(f"elements of {key!r}", least)
         if count > self._elements_left:
-            self._reject(f"{count} elements of {key!r} bring the arrays to more than {MAX_ARRAY_ELEMENTS} elements")
+            self.reject(f"{count} elements of {key!r} bring the arrays to more than {MAX_ARRAY_ELEMENTS} elements")
         self._elements_left -= count
         if dtype is not None:
-            start = self._advance(count * dtype.itemsize, f"the array {key!r}")
+            start = self.skip(count * dtype.itemsize, f"the array {key!r}")
             return list(np.frombuffer(self._buffer, dtype, count, start).tolist())
-        if type == ValueType.STRING:
+        if type == STRING:
             return self._strings(key, count)
         return [self._array(key, depth + 1) for _ in range(count)]
 
     def _strings(self, key: str, count: int) -> list[str]:
         """The same as `_string` `count` times, but in one tight loop: a vocabulary has hundreds of thousands."""
-        buffer, size, position = self._buffer, self._size, self._position
+        buffer, size, position = self._buffer, self.size, self.position
         length_at = struct.Struct("<Q").unpack_from
         strings: list[str] = []
         try:
@@ -274,38 +228,35 @@ class _Header:
                 start = position + 8
                 position = start + length_at(buffer, position)[0]
                 if position > size:
-                    self._reject(f"element {len(strings)} of {key!r} ends at {position}, the file at {size}")
+                    self.reject(f"element {len(strings)} of {key!r} ends at {position}, the file at {size}")
                 strings.append(str(buffer[start:position], "utf-8"))
         except struct.error:
-            self._reject(f"element {len(strings)} of {key!r} begins at {position}, the file ends at {size}")
+            self.reject(f"element {len(strings)} of {key!r} begins at {position}, the file ends at {size}")
         except UnicodeDecodeError as error:
-            self._reject(f"element {len(strings)} of {key!r} is not UTF-8 ({error.reason} at byte {error.start})")
-        self._position = position
+            self.reject(f"element {len(strings)} of {key!r} is not UTF-8 ({error.reason} at byte {error.start})")
+        self.position = position
         return strings
 
     def _checked_alignment(self) -> int:
         alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or not 8 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-            self._reject(f"general.alignment is {alignment!r}, not a power of two from 8 to {MAX_ALIGNMENT}")
+            self.reject(f"general.alignment is {alignment!r}, not a power of two from 8 to {MAX_ALIGNMENT}")
         return alignment
 
     def _description(self) -> tuple[str, TensorType, tuple[int, ...], int]:
         """Name, type, shape and offset in the data section of the next tensor."""
         name = self._string("a tensor's name", MAX_NAME_BYTES)
-        num_dimensions = self._uint32(f"the rank of tensor {name!r}")
+        num_dimensions = self.number("I", f"the rank of tensor {name!r}")
         if num_dimensions > MAX_DIMENSIONS:
-            self._reject(f"tensor {name!r} has {num_dimensions} dimensions, more than {MAX_DIMENSIONS}")
-        shape = tuple(self._uint64(f"the shape of tensor {name!r}") for _ in range(num_dimensions))[::-1]
-        type_id = self._uint32(f"the type of tensor {name!r}")
-        offset = self._uint64(f"the offset of tensor {name!r}")
-        try:
-            type = TensorType(type_id)
-        except ValueError:
-            raise UnsupportedError(f"{self._path}: tensor {name!r} has the unknown type {type_id}") from None
+            self.reject(f"tensor {name!r} has {num_dimensions} dimensions, more than {MAX_DIMENSIONS}")
+        shape = tuple(self.number("Q", f"the shape of tensor {name!r}") for _ in range(num_dimensions))[::-1]
+        type_id = self.number("I", f"the type of tensor {name!r}")
+        offset = self.number("Q", f"the offset of tensor {name!r}")
+        type = self.tensor_type(type_id, name)
         if 0 in shape:
-            self._reject(f"tensor {name!r} of shape {list(shape)} has no elements")
+            self.reject(f"tensor {name!r} of shape {list(shape)} has no elements")
         if (shape[-1] if shape else 1) % type.block.elements:
-            self._reject(
+            self.reject(
                 f"tensor {name!r} of shape {list(shape)} has rows that are not whole {type.name} blocks "
                 f"of {type.block.elements}"
             )
@@ -314,13 +265,13 @@ class _Header:
     def _located(self, description: tuple[str, TensorType, tuple[int, ...], int], data_start: int) -> TensorEntry:
         name, type, shape, offset = description
         if offset % self._alignment:
-            self._reject(f"tensor {name!r} is at offset {offset}, not a multiple of {self._alignment}")
+            self.reject(f"tensor {name!r} is at offset {offset}, not a multiple of {self._alignment}")
         start = data_start + offset
         stop = start + prod(shape) // type.block.elements * type.block.size
-        if stop > self._size:
-            self._reject(
+        if stop > self.size:
+            self.reject(
                 f"tensor {name!r} ({type.name} {list(shape)}) takes bytes {start} to {stop}, "
-                f"the file ends at {self._size}: it is truncated or its header is wrong"
+                f"the file ends at {self.size}: it is truncated or its header is wrong"
             )
         return TensorEntry(name, type, shape, start, stop)
 
@@ -328,9 +279,9 @@ class _Header:
         names: set[str] = set()
         for entry in self.entries:
             if entry.name in names:
-                self._reject(f"tensor {entry.name!r} occurs twice")
+                self.reject(f"tensor {entry.name!r} occurs twice")
             names.add(entry.name)
         ordered = sorted(self.entries, key=lambda entry: entry.start)
         for left, right in pairwise(ordered):
             if left.stop > right.start:
-                self._reject(f"tensors {left.name!r} and {right.name!r} overlap at byte {right.start}")
+                self.reject(f"tensors {left.name!r} and {right.name!r} overlap at byte {right.start}")

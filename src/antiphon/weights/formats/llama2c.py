@@ -6,7 +6,7 @@ Hand-written: no package reads this format; an untrusted file is validated and i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,6 @@ class Llama2cCheckpoint(Checkpoint):
 
     format = "llama2c"
     architecture = "llama"
-    rope_interleaved = True
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -132,6 +131,3 @@ class Llama2cCheckpoint(Checkpoint):
                     view = data[position : position + size]
                     self._tensors[full_name] = StoredTensor(full_name, TensorType.F32, shape, view)
                 position += size
-
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors

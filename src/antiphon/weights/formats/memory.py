@@ -33,9 +33,6 @@ class StateDictCheckpoint(Checkpoint):
         self.metadata = metadata
         self._tensors = {name: _stored(name, tensor) for name, tensor in state_dict.items()}
 
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
-
 
 def _stored(name: str, tensor: Tensor) -> StoredTensor:
     type = STORABLE.get(tensor.dtype)

@@ -96,9 +96,6 @@ class OnnxCheckpoint(Checkpoint):
             raise type(error)(f"{path}: {error}") from error
         self.metadata = _metadata(path)
 
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
-
     def weight(self, name: str, shape: tuple[int, int]) -> Weight:
         """A matrix in its stored form; one whose bytes do not lie on a boundary of its type is copied to one."""
         weight = super().weight(name, shape)

@@ -84,11 +84,6 @@ def read_graph(model: ProtobufMessage) -> Graph:
     return graph
 
 
-def is_onnx(start: bytes) -> bool:
-    """Whether a file begins like a ModelProto: a small IR version, then the producer's name or an opset."""
-    return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
-
-
 def _graph(message: ProtobufMessage) -> Graph:
     graph = Graph()
     for entry in message.fields():

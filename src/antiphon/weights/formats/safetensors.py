@@ -5,7 +5,6 @@ Hand-written: an untrusted header is validated in full, and aligned tensors are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -126,9 +125,6 @@ class SafetensorsCheckpoint(Checkpoint):
                     raise CheckpointError(f"{file.path}: tensor {name!r} is in another shard too")
             self._tensors.update(file.tensors)
             self._unreadable.update(file.unreadable)
-
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
 
     def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
         if name in self._unreadable:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.formats.safetensors import SafetensorsFile
 
 ARCHITECTURE = "silero-vad"
@@ -22,9 +21,6 @@ class SileroCheckpoint(Checkpoint):
         super().__init__()
         self.metadata = {}
         self._tensors = file.tensors
-
-    def tensors(self) -> Mapping[str, StoredTensor]:
-        return self._tensors
 
 
 def open_silero(path: Path) -> SileroCheckpoint | None:

@@ -11,22 +11,10 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError
 from antiphon.regular_file import open_regular
+from antiphon.weights.formats.ggml import DIMENSIONS
 from antiphon.weights.formats.memory import StateDictCheckpoint
 
 ZIP_MAGIC = b"PK\x03\x04"
-
-DIMENSIONS = (
-    "n_mels",
-    "n_audio_ctx",
-    "n_audio_state",
-    "n_audio_head",
-    "n_audio_layer",
-    "n_vocab",
-    "n_text_ctx",
-    "n_text_state",
-    "n_text_head",
-    "n_text_layer",
-)
 
 
 class WhisperPtCheckpoint(StateDictCheckpoint):
