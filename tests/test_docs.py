@@ -11,7 +11,7 @@ import typer
 
 import antiphon
 from antiphon.cli.app import app
-from antiphon.models.registry import ARCHITECTURES
+from antiphon.models.registry import architectures
 from antiphon.weights.catalog.catalog import catalog
 from support import cli_docs, python_docs
 
@@ -57,7 +57,7 @@ def test_variables_are_read_in_one_file() -> None:
 
 
 def test_readme_names_every_architecture_and_every_catalog_model() -> None:
-    assert [name for name in [*ARCHITECTURES, *catalog()] if f"`{name}`" not in README] == []
+    assert [name for name in [*architectures(), *catalog()] if f"`{name}`" not in README] == []
     for name, entry in catalog().items():
         (row,) = (line for line in README.splitlines() if line.startswith(f"| `{name}` |"))
         assert f"| {entry.size / 1e6:,.0f} MB | {entry.licence} |" in row

@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.engine.scripted_folder import Script, ScriptedClient, registered, write_scripted
+from support.architectures import registered
+from support.engine.scripted_folder import Script, ScriptedClient, write_scripted
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server
 
 AGENTS = Path(__file__).parent / "agents"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.engine.scripted_folder import ScriptedClient, registered, write_scripted
+from support.architectures import registered
+from support.engine.scripted_folder import ScriptedClient, write_scripted
 from support.fetching.client_environments import environment_python
 from support.server.http_server import TOOL_TEMPLATE, running_server
 

@@ -53,6 +53,6 @@ class DecoderLayer(Module):
         self.post_norm = RMSNorm(source, "post_attention_layernorm", config.hidden_size, config.norm_eps)
         self.mlp = GatedMLP(source.at("mlp"), config.hidden_size, config.intermediate_size)
 
-    def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, rotary: RotaryTable) -> Tensor:
+    def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, rotary: RotaryTable | None) -> Tensor:
         x = self.attention(self.input_norm(x), batch, cache, rotary, residual=x)
         return self.mlp(self.post_norm(x), residual=x, adapters=batch.adapters)

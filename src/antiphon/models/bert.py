@@ -95,6 +95,7 @@ class BertLayer(Module):
 class Bert(Model):
     """Sentences laid end to end in, one vector each out."""
 
+    architectures = ("bert",)
     task = Task.EMBED
     #: The stream between its layers is normalised, so it fits; bf16 would round it eight times as much.
     preferred_type = torch.float16

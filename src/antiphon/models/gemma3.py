@@ -151,6 +151,8 @@ class Gemma3Layer(Module):
 class Gemma3(CausalLM):
     """Two cache groups: `global` keeps every token, `window` only those that its layers still see."""
 
+    architectures = ("gemma3", "gemma3_text")
+
     def __init__(self, config: Gemma3Config, source: Source) -> None:
         self.config = config
         self.vocab_size = config.vocab_size

@@ -94,6 +94,7 @@ class GPT2Layer(Module):
 class GPT2(CausalLM):
     """Embedding plus learned positions, blocks, final norm, tied head."""
 
+    architectures = ("gpt2",)
     ignores = ("*.attn.bias", "*.attn.masked_bias")
 
     def __init__(self, config: GPT2Config, source: Source) -> None:

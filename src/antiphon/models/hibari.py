@@ -101,6 +101,7 @@ class TextSide(Module):
 class Hibari(Synthesizer):
     """One voice. Weights are stored in 8 bits; where `precision` is "fast", products are computed in int8 too."""
 
+    architectures = ("hibari",)
     stages = ("text", "prosody", "decoder", "waveform")
     lone_stages = 4
     sample_rate = SAMPLE_RATE

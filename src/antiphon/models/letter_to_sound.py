@@ -48,6 +48,7 @@ class Layer(Module):
 class LetterToSound(Model):
     """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
 
+    architectures = ("letter-to-sound",)
     task = Task.PHONEMIZE
     takes_compute_type = False
     vocabulary = VocabularyKind.NONE

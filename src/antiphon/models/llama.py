@@ -18,6 +18,8 @@ from antiphon.weights.source import Source, TensorNames
 class Llama(DecoderModel):
     """Plain pre-norm blocks. GGUF and llama2.c files store rotary pairs interleaved; their rows are reordered."""
 
+    architectures = ("llama", "mistral")
+
     @classmethod
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
         if checkpoint.format == "gguf":

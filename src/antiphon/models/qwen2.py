@@ -13,6 +13,8 @@ from antiphon.weights.checkpoint import Checkpoint
 class Qwen2(DecoderModel):
     """Pre-norm blocks with QKV biases."""
 
+    architectures = ("qwen2",)
+
     @classmethod
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
         if checkpoint.metadata.get("use_sliding_window"):

@@ -13,6 +13,8 @@ from antiphon.weights.checkpoint import Checkpoint
 class Qwen3(DecoderModel):
     """Pre-norm blocks with query/key norm and a head size of its own."""
 
+    architectures = ("qwen3",)
+
     @classmethod
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
         if checkpoint.metadata.get("use_sliding_window"):

@@ -1,41 +1,50 @@
-"""Which file implements which architecture. A new architecture is one file and one line here."""
+"""Which class implements which architecture: the files of this folder say so themselves, so a new one is one file."""
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
 
+import antiphon.models
 from antiphon.errors import UnsupportedError
 from antiphon.models.base.model import Model
 from antiphon.weights.checkpoint import Checkpoint
 
-#: GGUF's `general.architecture` and Hugging Face's `model_type` → module below `antiphon.models` and class.
-ARCHITECTURES = {
-    "bert": ("bert", "Bert"),
-    "gemma3": ("gemma3", "Gemma3"),
-    "gemma3_text": ("gemma3", "Gemma3"),
-    "gpt2": ("gpt2", "GPT2"),
-    "hibari": ("hibari", "Hibari"),
-    "kokoro": ("kokoro.model", "Kokoro"),
-    "letter-to-sound": ("letter_to_sound", "LetterToSound"),
-    "llama": ("llama", "Llama"),
-    "mistral": ("llama", "Llama"),
-    "qwen2": ("qwen2", "Qwen2"),
-    "qwen3": ("qwen3", "Qwen3"),
-    "silero-vad": ("silero_vad", "SileroVAD"),
-    "smart-turn": ("smart_turn", "SmartTurn"),
-    "whisper": ("whisper", "Whisper"),
-}
-
 
 def model_class(architecture: str) -> type[Model]:
-    entry = ARCHITECTURES.get(architecture)
-    if entry is None:
-        raise UnsupportedError(f"architecture {architecture!r} is not supported; known: {', '.join(ARCHITECTURES)}")
-    module, name = entry
-    cls: type[Model] = getattr(import_module(f"antiphon.models.{module}"), name)
-    return cls
+    """Find the class whose `architectures` name this one; `UnsupportedError` lists all names."""
+    stem = architecture.replace("-", "_")
+    # The file of the same name comes first, which usually spares importing the others.
+    for file in sorted(_files(), key=lambda file: not stem.startswith(file)):
+        for cls in _models(file):
+            if architecture in cls.architectures:
+                return cls
+    raise UnsupportedError(f"architecture {architecture!r} is not supported; known: {', '.join(architectures())}")
+
+
+def architectures() -> dict[str, type[Model]]:
+    """Every architecture and its class, by name; imports all models."""
+    return {name: cls for file in _files() for cls in _models(file) for name in cls.architectures}
 
 
 def build_model(checkpoint: Checkpoint) -> Model:
     """The model of a checkpoint, with every tensor taken; errors name what is missing, misshaped or unknown."""
     return model_class(checkpoint.architecture).from_checkpoint(checkpoint)
+
+
+def _files() -> dict[str, str]:
+    """The module of each file or folder of models; a folder's model is in its `model.py`."""
+    found = pkgutil.iter_modules(antiphon.models.__path__)
+    return {
+        name: f"antiphon.models.{name}.model" if is_folder else f"antiphon.models.{name}"
+        for _, name, is_folder in found
+        if name != "registry"
+    }
+
+
+def _models(file: str) -> Iterator[type[Model]]:
+    """The classes of a file that state architectures of their own, not those of the class that they inherit from."""
+    for value in vars(import_module(_files()[file])).values():
+        if isinstance(value, type) and issubclass(value, Model) and "architectures" in vars(value):
+            yield value

@@ -97,6 +97,7 @@ class VoiceInput:
 class SileroVAD(Model):
     """Chunks of sound in, the probability of speech in each out."""
 
+    architectures = ("silero-vad",)
     task = Task.VOICE_ACTIVITY
     takes_compute_type = False
     vocabulary = VocabularyKind.NONE

@@ -78,6 +78,7 @@ class Classifier(Module):
 class SmartTurn(Model):
     """The end of a person's turn so far, as samples at 16 kHz → the probability that the turn is complete."""
 
+    architectures = ("smart-turn",)
     task = Task.END_OF_TURN
     takes_compute_type = False
     vocabulary = VocabularyKind.NONE

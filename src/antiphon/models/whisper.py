@@ -169,6 +169,7 @@ class WhisperDecoderLayer(Module):
 class Whisper(EncoderDecoder):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
+    architectures = ("whisper",)
     task = Task.TRANSCRIBE
     vocabulary = VocabularyKind.WHISPER
     companions = (VOICE_ACTIVITY,)

@@ -25,7 +25,8 @@ from antiphon.text.tokenization.bytes_vocab import BytesTokenizer
 from antiphon.text.tool_calls.forms import HERMES, LLAMA
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser
 from antiphon.text.tool_calls.written_calls import ARGUMENTS_KEYS, NAME_KEYS
-from support.engine.scripted_folder import Script, ScriptedClient, registered, write_scripted
+from support.architectures import registered
+from support.engine.scripted_folder import Script, ScriptedClient, write_scripted
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server
 
 LLAMA_SOURCE = (Path(__file__).parents[2] / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")

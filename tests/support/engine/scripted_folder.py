@@ -6,24 +6,16 @@ A grammar that does not admit an answer changes it, as it changes what any model
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import torch
 from tokenizers import Tokenizer
 
-from antiphon.models import registry
-from support.engine import scripted_architecture
+from support.architectures import FOLDER
+from support.architectures.scripted import ARCHITECTURE, SCRIPT
 from support.engine.forked_engine import ForkedClient, ForkedEngineProcess
-from support.engine.scripted_architecture import ARCHITECTURE, ENTRY, SCRIPT
 from support.models.tiny_model import EMBEDDING_ROWS, write_folder
-
-MODULE = scripted_architecture.__name__
-TESTS = str(Path(__file__).parents[2])
 
 
 @dataclass
@@ -58,18 +50,8 @@ def write_scripted(
     return script
 
 
-@contextmanager
-def registered() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.ARCHITECTURES, ARCHITECTURE, ENTRY)
-        patch.setitem(sys.modules, f"antiphon.models.{ARCHITECTURE}", scripted_architecture)
-        yield
-
-
 class ScriptedProcess(ForkedEngineProcess):
-    before = (
-        f"import sys; sys.path.append({TESTS!r}); from {scripted_architecture.__name__} import register; register()"
-    )
+    before = f"import antiphon.models; antiphon.models.__path__.append({FOLDER!r})"
 
 
 class ScriptedClient(ForkedClient):

@@ -16,7 +16,7 @@ from antiphon.layers.norm import RMSNorm
 from antiphon.layers.rotary import frequencies, rotary_from_gguf, rotary_from_hf, rotary_table
 from antiphon.models.base.metadata import GGUFKeys, require
 from antiphon.models.base.model import CausalLM
-from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
+from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, RotaryTable
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.config_values import number, size
 from antiphon.weights.source import Source, TensorNames
@@ -149,8 +149,12 @@ class DecoderModel(CausalLM):
         own = self.layers[layer]
         return own.attention.key_balance(own.input_norm.weight)
 
+    def rotary_of(self, layer: int) -> RotaryTable | None:
+        """The rotary positions of a layer; None: it has none."""
+        return self.rotary
+
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
         x = self.embedding.inputs(batch)  # [T, hidden]
         for index, layer in enumerate(self.layers):
-            x = layer(x, batch, cache.layer(CACHE_GROUP, index), self.rotary)
+            x = layer(x, batch, cache.layer(CACHE_GROUP, index), self.rotary_of(index))
         return self.head(self.norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

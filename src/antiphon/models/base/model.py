@@ -44,6 +44,8 @@ class Model(Module, ABC):
     `parts` and `weight_rules` declare what the engine runs of it and which form its weights take.
     """
 
+    #: The names that its files state: GGUF's `general.architecture` and Hugging Face's `model_type`.
+    architectures: ClassVar[tuple[str, ...]] = ()
     task: ClassVar[Task]
     vocabulary: ClassVar[VocabularyKind] = VocabularyKind.TEXT
     #: Patterns of tensors that checkpoints of this architecture may carry and the model does not need.

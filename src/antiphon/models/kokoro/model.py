@@ -28,6 +28,8 @@ class Kokoro(Synthesizer):
     The norms of the decoder look at the whole utterance, so its stages are cut by layers and not by time.
     """
 
+    architectures = ("kokoro",)
+
     def __init__(self, config: KokoroConfig, source: Source) -> None:
         self.config = config
         self.vocab_size = config.num_symbols

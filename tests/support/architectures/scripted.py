@@ -1,29 +1,27 @@
-"""The architecture of scripted models. Engine processes of tests import it, so it imports little."""
+"""The architecture of scripted models, which write the answers that a test gives them."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from antiphon.models import registry
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 
 ARCHITECTURE = "scripted"
-#: The module below `antiphon.models` and the class, as the registry has them.
-ENTRY = (ARCHITECTURE, "ScriptedAnswers")
 #: The path of the file with the answer's tokens, in the model's configuration.
 SCRIPT = "script_path"
 
 
 class ScriptedAnswers(CausalLM):
     """Writes the answers of the script file, one to each request in turn. Requests come one after another."""
+
+    architectures = (ARCHITECTURE,)
 
     def __init__(self, script: Path, vocab_size: int, max_positions: int) -> None:
         self.vocab_size = vocab_size
@@ -55,8 +53,3 @@ class ScriptedAnswers(CausalLM):
             logits[row, ids[min(position - self._begin, len(ids) - 1)]] = 100.0
             self._last = position
         return logits
-
-
-def register() -> None:
-    registry.ARCHITECTURES[ARCHITECTURE] = ENTRY
-    sys.modules[f"antiphon.models.{ARCHITECTURE}"] = sys.modules[__name__]
