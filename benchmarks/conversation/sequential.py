@@ -19,10 +19,10 @@ from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.models.base.companions import END_OF_TURN, VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.models.smart_turn import SmartTurn
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES
 from antiphon.runtime.voice.turn_detection import PAUSE, Began, Completed, Decision, Look, TurnDetector
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from conversation import protocol
 from conversation.protocol import LEAD_SECONDS, SOUND_LEVEL, WIRE_RATE
 from support.sound.recorded_turns import Clip, room_tone

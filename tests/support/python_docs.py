@@ -12,6 +12,7 @@ from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, S
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.calls.hearing import HearingEvent, TurnMarks
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats, TimedWord
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.transcript import (
     LiveUpdate,
     Segment,
@@ -20,15 +21,14 @@ from antiphon.runtime.calls.transcript import (
     TranscriptProgress,
     Word,
 )
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import Eagerness, HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.output import Completion, Timings
 from antiphon.runtime.text.stream import AsyncStream
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
-from antiphon.runtime.voice.turn_settings import Eagerness, HearingOptions, TurnDetection, TurnSettings
 
 PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
 BEGINNING = """\

@@ -101,7 +101,7 @@ def speak(
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
     if server is None:
-        from antiphon.runtime.speech.options import SpeechOptions
+        from antiphon.runtime.calls.speech_options import SpeechOptions
 
         with usage_errors():
             SpeechOptions(**wanted)

@@ -116,7 +116,7 @@ def transcribe(
 
         transcribe_remotely(context, server, names, TranscriptOutput(names, format_, output))
         return
-    from antiphon.runtime.transcription.options import TranscriptionOptions
+    from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 
     wanted: dict[str, Any] = dict(
         language=language, translate=translate, prompt=prompt, words=words, beams=beams, sequential=sequential

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from antiphon.cli.talk.run import Setup, converse
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.session import VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.voice.fake_services import FakeServices, says
 from support.waiting import wait_until_async
 

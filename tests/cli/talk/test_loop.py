@@ -18,10 +18,10 @@ from antiphon.cli.talk.outputs import RATE, FileOutput
 from antiphon.cli.talk.screen import Screen
 from antiphon.errors import AudioError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.items import Message, Role
 from antiphon.runtime.voice.session import VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.voice.fake_clock import run
 from support.voice.fake_hearing import FakeHearing
 from support.voice.fake_services import RATE as VOICE_RATE

@@ -19,11 +19,11 @@ from antiphon.models.base.companions import LETTER_TO_SOUND, VOICE_ACTIVITY
 from antiphon.models.base.parts import Detector
 from antiphon.models.registry import model_class
 from antiphon.models.silero_vad import Floats, SileroVAD, VoiceInput, voice_probabilities
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend import front_end
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.memory_budget import listed_weight_bytes
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import VoiceReader
 from antiphon.weights.catalog.catalog import catalog
 from support.models.random_detector import random_detector

@@ -32,12 +32,12 @@ from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.messages import (
     AppendText,
-    Embed,
+    EmbedInputs,
     EndAudio,
     EndText,
     FromEngine,
     Generate,
-    Load,
+    LoadModel,
     PushAudio,
     ReleaseChunk,
 )
@@ -183,7 +183,7 @@ def test_a_message_that_cannot_be_decoded_is_rejected_and_harms_no_other(world: 
             for data in (b"", b"\xc1", b"\x93\x01\x02\x03", msgspec.msgpack.encode({"type": "Nonsense"})):
                 process._commands.send(data)
             with pytest.raises(InvalidRequestError, match="cannot decode"):
-                await world.client._questions.ask(process, ("load", "x"), Load("x", 5))  # type: ignore[arg-type]
+                await world.client._questions.ask(process, ("load", "x"), LoadModel("x", 5))  # type: ignore[arg-type]
             assert isinstance(await anext(running), TextDelta)
         await until_free(world.client)
         assert world.client.pid == pid and world.client.restarts == 0
@@ -382,20 +382,20 @@ def test_embeddings_are_those_of_the_engine_here(world: World) -> None:
     inputs = [loaded.tokenizer.encode(text) for text in texts]
 
     async def main() -> None:
-        found = await world.client.embed(Embed("embed-1", "encoder", inputs))
+        found = await world.client.embed(EmbedInputs("embed-1", "encoder", inputs))
         vectors = np.frombuffer(found.vectors, np.float32).reshape(-1, found.width)
         np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
         assert found.prompt_tokens == sum(map(len, inputs))
         with pytest.raises(ContextLengthError, match=r"40 tokens.*takes 32"):
-            await world.client.embed(Embed("embed-2", "encoder", [[1], [1] * 40]))
+            await world.client.embed(EmbedInputs("embed-2", "encoder", [[1], [1] * 40]))
         with pytest.raises(UnsupportedError, match="tiny is a language model; for embeddings use one of: all-m"):
-            await world.client.embed(Embed("embed-3", "tiny", [[1]]))
+            await world.client.embed(EmbedInputs("embed-3", "tiny", [[1]]))
         with pytest.raises(InvalidRequestError, match="no inputs"):
-            await world.client.embed(Embed("embed-4", "encoder", []))
+            await world.client.embed(EmbedInputs("embed-4", "encoder", []))
         with pytest.raises(OverloadedError, match="4096 requests waiting"):
-            await world.client.embed(Embed("embed-5", "encoder", [[1]] * 5000))
+            await world.client.embed(EmbedInputs("embed-5", "encoder", [[1]] * 5000))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(world.client.embed(Embed("embed-6", "encoder", [[1] * 30] * 2048)), 0.001)
+            await asyncio.wait_for(world.client.embed(EmbedInputs("embed-6", "encoder", [[1] * 30] * 2048)), 0.001)
         await until_free(world.client, "encoder")
 
     world.runner.run(main())

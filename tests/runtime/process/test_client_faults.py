@@ -14,7 +14,7 @@ import pytest
 from antiphon.errors import EngineError, UnsupportedError
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.engine_process import EngineProcess
-from antiphon.runtime.process.messages import Embed, Load
+from antiphon.runtime.process.messages import EmbedInputs, LoadModel
 from antiphon.runtime.process.restart_policy import RestartPolicy
 from support.engine.engine_client import (
     BEGUN,
@@ -63,7 +63,7 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
         with pytest.raises(EngineError, match="restarting: killed by SIGKILL"):
             client.generate(call([1]))
         with pytest.raises(EngineError, match="restarting"):
-            await client.embed(Embed("e", "tiny", [[1]]))
+            await client.embed(EmbedInputs("e", "tiny", [[1]]))
         with pytest.raises(EngineError, match="restarting"):
             await client.figures()
         assert set(client.models) == {"tiny"}
@@ -269,10 +269,10 @@ def test_the_engine_goes_with_its_parent(tiny_llama: Path) -> None:
 
 
 def test_devices_are_reported_and_a_restart_keeps_them(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[Load] = []
+    sent: list[LoadModel] = []
 
     def note(process: EngineProcess, message: object) -> None:
-        if isinstance(message, Load):
+        if isinstance(message, LoadModel):
             sent.append(message)
         send(process, message)  # type: ignore[arg-type]
 

@@ -23,13 +23,13 @@ from antiphon.runtime.calls.hearing import (
     TurnEnded,
     TurnTranscript,
 )
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.process.messages import Transcribe
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from support.engine.engine_client import until_free, until_state
 from support.engine.forked_engine import ForkedClient
 from support.sound.heard_words import word_errors

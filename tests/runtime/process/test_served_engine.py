@@ -14,7 +14,7 @@ from antiphon.ops import Device
 from antiphon.runtime.frontend import front_end
 from antiphon.runtime.loading import loading
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.process.messages import Devices, Load, Loaded, Unload, Unloaded
+from antiphon.runtime.process.messages import Devices, Loaded, LoadModel, Unloaded, UnloadModel
 from antiphon.runtime.process.served_engine import ServedEngine
 from support.waiting import wait_until
 
@@ -57,18 +57,18 @@ def test_a_stuck_load_keeps_no_other_from_loading_or_unloading(
 
     engine = ServedEngine(sent.put, {"device": "cpu", "kv_bytes": 1 << 20})
     try:
-        engine.take(Load("a", "stuck", True))
+        engine.take(LoadModel("a", "stuck", True))
         assert blocked.wait(120)
         for name in "bcdef":
-            engine.take(Load(name, "fine", True))
+            engine.take(LoadModel(name, "fine", True))
             assert isinstance(loaded := answer(), Loaded) and loaded.name == name
-        engine.take(Unload("b"))
+        engine.take(UnloadModel("b"))
         assert answer() == Unloaded("b")
-        engine.take(Load("a", "again", True))
+        engine.take(LoadModel("a", "again", True))
         assert "is being loaded already" in str(answer())
-        engine.take(Unload("a"))
+        engine.take(UnloadModel("a"))
         assert answer() == Unloaded("a")
-        engine.take(Load("a", "fine", True))
+        engine.take(LoadModel("a", "fine", True))
         assert isinstance(loaded := answer(), Loaded) and loaded.name == "a"
         release.set()
         wait_until(lambda: not engine._loads._num_threads, "the cancelled load to end")

@@ -12,9 +12,9 @@ import pytest
 from antiphon import Engine
 from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Listen, Transcribe
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from support.engine.engine_client import until_free
 from support.engine.forked_engine import ForkedClient
 from support.models.tiny_whisper import dims, state_dict, vocabulary

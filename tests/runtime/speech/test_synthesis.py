@@ -13,13 +13,13 @@ import pytest
 from antiphon.engine.request import Priority
 from antiphon.errors import CheckpointError, EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.speech.account import IN_TIME, SpeechAccount
 from antiphon.runtime.speech.call import MAX_UNREAD
 from antiphon.runtime.speech.captions import to_srt
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.seams import CLAUSE_PAUSE, SENTENCE_PAUSE, is_silent, sounding, trimmed
 from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.voices.book import VoiceBook, language_tag

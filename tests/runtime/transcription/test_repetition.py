@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from antiphon.engine.request import FinishReason, Request
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.repetition import Loop, find_loops
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens

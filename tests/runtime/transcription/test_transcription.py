@@ -17,10 +17,10 @@ from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Transcript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription import windows
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import SoundChunks
 from antiphon.runtime.transcription.voice_activity import SpeechWindow
 from antiphon.runtime.transcription.window_decoding import Attempt

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from antiphon.audio.segments import SpeechSpan, Window
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
 from antiphon.runtime.transcription.window_segments import WindowTimeline, segments_of, stretches

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.events import (
     ArgumentsDone,
     BufferCleared,
@@ -27,7 +28,6 @@ from antiphon.runtime.voice.events import (
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role, SoundPart, TextPart
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.settings import Modality, ToolChoice, ToolDefinition, VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run

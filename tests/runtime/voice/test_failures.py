@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.dialogue import listening
 from antiphon.runtime.voice.events import (
     BufferCleared,
@@ -23,7 +24,6 @@ from antiphon.runtime.voice.events import (
 )
 from antiphon.runtime.voice.items import Item, Message, Role, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_hearing import HearingDelays

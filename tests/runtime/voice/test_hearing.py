@@ -24,9 +24,9 @@ from antiphon.runtime.calls.hearing import (
     TurnText,
     TurnTranscript,
 )
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from support.models.tiny_whisper import tiny_whisper
 from support.sound.hearing_scene import hearing_scene
 from support.waiting import wait_until

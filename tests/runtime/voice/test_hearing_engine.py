@@ -9,9 +9,9 @@ import pytest
 
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.hearing import HearingEnded, SpeechStarted, TurnEnded, TurnText, TurnTranscript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from support.models.tiny_whisper import tiny_whisper
 from support.sound.hearing_scene import FakeDetectors, sound

@@ -20,10 +20,10 @@ from antiphon.runtime.calls.hearing import (
     TurnText,
     TurnTranscript,
 )
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.sound.speech import JFK_SPEECH, JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
 from support.voice.recorded_hearing import runs_of_words
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.events import (
     ResponseDone,
     ResponseStarted,
@@ -27,7 +28,6 @@ from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Mes
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.services import AnswerPiece
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 from support.voice.driver import Driver
 from support.voice.fake_clock import run

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.frontend.async_engine import AsyncEngine
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.sound.recorded_turns import dialogue, recorded_turns
 from support.voice.recorded_hearing import accuracy, detected, hear, runs_of_words
 

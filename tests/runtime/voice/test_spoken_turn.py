@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from antiphon.runtime.calls.turn_settings import TurnSettings
 from antiphon.runtime.voice.events import (
     IdleTimedOut,
     ResponseDone,
@@ -22,7 +23,6 @@ from antiphon.runtime.voice.events import (
 )
 from antiphon.runtime.voice.items import Message, Role, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnSettings
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
 from support.voice.fake_hearing import HearingDelays

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.turn_settings import Eagerness, TurnDetection, TurnSettings
 from antiphon.runtime.voice.turn_detection import (
     COMPLETE,
     PAUSE,
@@ -22,7 +23,6 @@ from antiphon.runtime.voice.turn_detection import (
     Resumed,
     TurnDetector,
 )
-from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection, TurnSettings
 
 FRAME = 512
 SPEECH, SILENCE = 0.9, 0.05

@@ -13,9 +13,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from antiphon.audio.pcm import to_alaw, to_mulaw
+from antiphon.runtime.calls.turn_settings import TurnDetection
 from antiphon.runtime.voice.dialogue import event_queue
 from antiphon.runtime.voice.items import FunctionOutput, Message
-from antiphon.runtime.voice.turn_settings import TurnDetection
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import SessionLimits
 from antiphon.server.http.errors import unavailable

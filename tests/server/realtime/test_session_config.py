@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai.types.realtime import RealtimeSessionCreateRequest, RealtimeTranscriptionSessionCreateRequest
 
+from antiphon.runtime.calls.turn_settings import Eagerness, TurnDetection
 from antiphon.runtime.voice.settings import Modality, ToolChoice
-from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection
 from antiphon.server.realtime.audio_format import AudioFormat
 from antiphon.server.realtime.session_config import UNSETTLED, WORDS, SessionConfig, response_params
 from antiphon.server.realtime.wire_errors import WireError

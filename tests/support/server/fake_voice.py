@@ -14,11 +14,11 @@ from antiphon.audio.samples import Floats
 from antiphon.errors import EngineError
 from antiphon.runtime.calls import hearing
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage, HeardText
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 

@@ -20,11 +20,11 @@ from antiphon.runtime.calls.hearing import SettingsRejected
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.thread_reader import ThreadInbox
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnSettings
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.voice.hearing import HearingCall
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnSettings
 from support.models.random_detector import random_detector
 from support.waiting import PATIENCE_SECONDS, wait_until
 

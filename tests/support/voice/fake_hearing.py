@@ -28,8 +28,8 @@ from antiphon.runtime.calls.hearing import (
     TurnText,
     TurnTranscript,
 )
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 
 if TYPE_CHECKING:
     from support.voice.fake_services import FakeServices

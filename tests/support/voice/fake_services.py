@@ -12,11 +12,11 @@ import numpy as np
 from antiphon.audio.samples import Floats
 from antiphon.errors import EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.voice.items import Item, Message
 from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage, HeardText
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions
 from antiphon.text.tool_calls.pieces import Content
 from support.voice.fake_hearing import FakeHearing, HearingDelays
 

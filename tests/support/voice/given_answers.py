@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.request import Priority
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.items import Item, Message, Role
 from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerUsage, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions
 from antiphon.text.tool_calls.pieces import Content
 
 

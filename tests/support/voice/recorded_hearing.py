@@ -12,11 +12,11 @@ from antiphon.models.base.companions import END_OF_TURN, VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.models.smart_turn import SmartTurn
 from antiphon.runtime.calls.hearing import HearingEvent, TurnEnded, TurnTranscript
+from antiphon.runtime.calls.turn_settings import TurnSettings
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, Began, Completed, Look, TurnDetector
-from antiphon.runtime.voice.turn_settings import TurnSettings
 from support.sound.recorded_turns import Dialogue
 from support.sound.speech import RATE, normalize_words
 

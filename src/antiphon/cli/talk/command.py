@@ -123,8 +123,8 @@ def _recording(path: Path) -> Floats:
 
 
 def _settings(*, detection: str, eagerness: str, language: str | None, **values: Any) -> VoiceSettings:
-    from antiphon.runtime.transcription.options import TranscriptionOptions
-    from antiphon.runtime.voice import turn_settings
+    from antiphon.runtime.calls import turn_settings
+    from antiphon.runtime.calls.transcription_options import TranscriptionOptions
     from antiphon.runtime.voice.settings import VoiceSettings
 
     turns = turn_settings.TurnSettings(

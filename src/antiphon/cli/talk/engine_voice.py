@@ -15,16 +15,16 @@ from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.request import Priority
 from antiphon.errors import EngineError, TooManyTokensError
 from antiphon.models.base.companions import END_OF_TURN
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.stream import AsyncStream
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.chat_history import chat_messages, last_turn, longest_fitting, room_for_answer
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerUsage, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection
 from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK, reasoning_options
 from antiphon.text.tool_calls.output_parser import Content, OutputParser, Piece

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.request import FinishReason
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import TurnSettings
 
 #: Of one prompt, in one call.
 MAX_SAMPLES = 128
@@ -48,3 +50,19 @@ class SoundControl(CallControl, Protocol):
 
     def finish(self) -> None:
         """No more sound will come; the transcript follows."""
+
+
+class HearingControl(SoundControl, Protocol):
+    """What each method means is at `AsyncHearing`."""
+
+    def commit(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None: ...
+
+    def set_min_speech(self, milliseconds: int) -> None: ...
+
+    def hold_hypotheses(self, is_held: bool) -> None: ...
+
+    def rest(self, milliseconds: int = 0) -> None: ...

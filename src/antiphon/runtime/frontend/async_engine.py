@@ -16,12 +16,14 @@ from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import AsyncioSink
+from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.frontend.engine import as_prompts, params_for
 from antiphon.runtime.frontend.front_end import FrontEnd, from_options
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.call import SpeechCall
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion, SampleOutput
@@ -29,12 +31,10 @@ from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
-from antiphon.runtime.voice.turn_settings import HearingOptions
 from antiphon.text.grammar_spec import GrammarSpec
 
 

@@ -16,21 +16,21 @@ from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.thread_reader import ThreadInbox
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.frontend.front_end import FrontEnd, from_options
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.call import SpeechCall
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion, SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.text.grammar_spec import GrammarSpec
 

@@ -243,7 +243,7 @@ class EngineClient(Supervisor):
     async def _load_into(
         self, process: EngineProcess, name: str, reference: str, base: str, device: str | None
     ) -> messages.Loaded:
-        command = messages.Load(name, reference, self._offline, base, device)
+        command = messages.LoadModel(name, reference, self._offline, base, device)
         answer: messages.Loaded = await self._questions.ask(process, ("load", name), command)
         return answer
 
@@ -257,7 +257,7 @@ class EngineClient(Supervisor):
 
     async def _ask_to_unload(self, process: EngineProcess, name: str) -> None:
         with contextlib.suppress(EngineError):  # the process died: the memory is free
-            await self._questions.ask(process, ("unload", name), messages.Unload(name))
+            await self._questions.ask(process, ("unload", name), messages.UnloadModel(name))
 
     # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.
@@ -270,7 +270,7 @@ class EngineClient(Supervisor):
         ids = [call.id, *(f"{call.id}/{index}" for index in range(call.n))]
         return self._opened(process, call, GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids))
 
-    async def embed(self, call: messages.Embed) -> messages.Embedded:
+    async def embed(self, call: messages.EmbedInputs) -> messages.Embedded:
         """Vectors of token ids. Cancelling the wait cancels the work."""
         process = self._ready_process()
         if self._questions.pending(("embed", call.id)) is not None:

@@ -80,7 +80,7 @@ class EngineProcess:
 
     def _start(self, arguments: list[str], reading: int) -> subprocess.Popen[bytes]:
         """Start the worker with these arguments; the descriptor `reading` is its standard input."""
-        # -P: the folder that the server was started in is not a place to import from.
+        # -P: the folder that the server was started in must not be imported from.
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
             stdin=reading,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnSettings
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnSettings
 
 
 class Hear(msgspec.Struct, frozen=True, tag=True):

@@ -10,9 +10,9 @@ from antiphon.engine.request import FinishReason
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.calls.speech import TimedWord
+from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.process.hearing_messages import Hear, HearingControls
-from antiphon.runtime.speech.options import SpeechOptions
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.text.grammar_spec import GrammarSpec
 
 # Calls (see `runtime/calls/events.py`) are answered by `Deltas`, `SpeechPart` and `CallEvent`, or by `Rejected`.
@@ -20,7 +20,7 @@ from antiphon.text.grammar_spec import GrammarSpec
 # -- to the engine ------------------------------------------------------------------------------------------------
 
 
-class Load(msgspec.Struct, frozen=True, tag=True):
+class LoadModel(msgspec.Struct, frozen=True, tag=True):
     """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
 
     With `base`, it is an adapter of that resident model, at the path `reference`, and its name is `base:adapter`.
@@ -34,7 +34,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     device: str | None = None
 
 
-class Unload(msgspec.Struct, frozen=True, tag=True):
+class UnloadModel(msgspec.Struct, frozen=True, tag=True):
     """End the model's requests and give its memory back. Answered by `Unloaded`."""
 
     name: str
@@ -54,7 +54,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     cache_salt: str = ""
 
 
-class Embed(msgspec.Struct, frozen=True, tag=True):
+class EmbedInputs(msgspec.Struct, frozen=True, tag=True):
     """One vector per input of token ids. An `EmbeddingCall`, answered by `Embedded` or `Rejected`.
 
     With `second_starts` the inputs are pairs of texts, and these are where the second ones begin. A cross-encoder gives
@@ -178,9 +178,9 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
 
 
 #: What opens a call, and what reaches one that is open.
-Opening = Generate | Embed | Transcribe | Listen | DetectVoice | Hear | Speak
+Opening = Generate | EmbedInputs | Transcribe | Listen | DetectVoice | Hear | Speak
 Control = PushAudio | EndAudio | HearingControls | AppendText | EndText | ReleaseChunk | Abort
-ToEngine = Opening | Control | Load | Unload | GetFigures | WatchActivity | UnwatchActivity | Shutdown
+ToEngine = Opening | Control | LoadModel | UnloadModel | GetFigures | WatchActivity | UnwatchActivity | Shutdown
 
 
 # -- from the engine ----------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class DeviceMemory(msgspec.Struct, frozen=True):
 
 
 class Devices(msgspec.Struct, frozen=True, tag=True):
-    """The devices in use: sent before `Started`, and before the answer to a `Load` or `Unload` that changed them."""
+    """The devices in use: sent before `Started`, and before the answer to a load or unload that changed them."""
 
     items: list[DeviceMemory]
     #: That of a model which asks for none, and of one which asks for `auto`.

@@ -9,6 +9,8 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.request import FinishReason
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import TurnSettings
 from antiphon.runtime.process.hearing_messages import (
     ClearSound,
     CommitTurn,
@@ -18,8 +20,6 @@ from antiphon.runtime.process.hearing_messages import (
     SetMinSpeech,
 )
 from antiphon.runtime.process.messages import Abort, AppendText, EndAudio, EndText, PushAudio, ReleaseChunk
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import TurnSettings
 
 
 class RemoteCall:

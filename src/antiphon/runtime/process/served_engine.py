@@ -92,9 +92,9 @@ class ServedEngine(FrontEnd):
                 self._send(messages.Rejected(command.id, *kind_and_message(error)))
         elif isinstance(command, messages.Control):
             self._control(command)
-        elif isinstance(command, messages.Load):
+        elif isinstance(command, messages.LoadModel):
             self._load(command)
-        elif isinstance(command, messages.Unload):
+        elif isinstance(command, messages.UnloadModel):
             self._loads.cancel(command.name)
             self._unload_threads.submit(self._unload, command)
         elif isinstance(command, messages.GetFigures):
@@ -133,7 +133,7 @@ class ServedEngine(FrontEnd):
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    def _load(self, command: messages.Load) -> None:
+    def _load(self, command: messages.LoadModel) -> None:
         self._offline = command.offline
         try:
             if command.name in self._factories:
@@ -142,7 +142,7 @@ class ServedEngine(FrontEnd):
         except AntiphonError as error:
             self._send(messages.LoadFailed(command.name, *kind_and_message(error)))
 
-    def _load_in_thread(self, command: messages.Load, load: Load) -> None:
+    def _load_in_thread(self, command: messages.LoadModel, load: Load) -> None:
         """Answer a load, unless it was cancelled: then what it loaded is dropped."""
         name = command.name
         try:
@@ -164,14 +164,14 @@ class ServedEngine(FrontEnd):
         self._report_devices()
         self._send(answer)
 
-    def _load_adapter(self, command: messages.Load) -> messages.Loaded:
+    def _load_adapter(self, command: messages.LoadModel) -> messages.Loaded:
         own_name = command.name.removeprefix(f"{command.base}{SEPARATOR}")
         adapter = self.load_adapter(command.reference, own_name, model=command.base)
         base = self._description(self._factory(command.base).loaded)
         seconds = {"weights": adapter.seconds}
         return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds, device=base.device)
 
-    def _load_weights(self, command: messages.Load) -> LoadedModel:
+    def _load_weights(self, command: messages.LoadModel) -> LoadedModel:
         loaded = replace(self._load_files(command.reference, command.device), name=command.name)
         if command.device == AUTO:
             self._auto_device = Device.parse(AUTO).name
@@ -207,7 +207,7 @@ class ServedEngine(FrontEnd):
             device=loaded.device.name,
         )
 
-    def _unload(self, command: messages.Unload) -> None:
+    def _unload(self, command: messages.UnloadModel) -> None:
         try:
             if command.name in self._factories or command.name in self.detectors:
                 self.unload(command.name)
@@ -230,7 +230,7 @@ class ServedEngine(FrontEnd):
                     self._begin(self._generate, generation, command)
                 else:
                     self._grammar_threads.submit(self._begin, self._generate, generation, command)
-            case messages.Embed():
+            case messages.EmbedInputs():
                 embedding = EmbeddingCall(command.id, self._loop, sink)
                 sink.open(embedding)
                 self._side_threads.submit(self._begin, self._embed, embedding, command)
@@ -279,7 +279,7 @@ class ServedEngine(FrontEnd):
         call.attach(samples)
         call.submit(lambda done: self._submitted(call, done))
 
-    def _embed(self, call: EmbeddingCall, command: messages.Embed) -> None:
+    def _embed(self, call: EmbeddingCall, command: messages.EmbedInputs) -> None:
         if not command.inputs:
             raise InvalidRequestError("there are no inputs to embed")
         self._prepare_embedding(call, command.inputs, command.model, command.priority, command.second_starts)

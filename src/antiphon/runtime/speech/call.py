@@ -24,8 +24,8 @@ from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.speech.account import SpeechAccount
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.seams import FIRST_LEAD, LEAD, is_silent, trimmed
 from antiphon.runtime.speech.text import Piece, Reader, Speaker
 from antiphon.runtime.speech.text_feed import TextFeed

@@ -14,8 +14,8 @@ from antiphon.errors import InvalidRequestError, MissingDependencyError, Unsuppo
 from antiphon.models.base.speech_state import Speech, Utterance
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.calls.speech import TimedWord
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.runtime.speech.seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, PHRASE_PAUSE, SENTENCE_PAUSE
 from antiphon.runtime.voices.book import ACCENTS, VoiceBook, language_tag

@@ -149,7 +149,7 @@ class RequestFactory:
         call_id: str | None = None,
         second_starts: Sequence[int] | None = None,
     ) -> list[Request]:
-        """A request for each text, or for its token ids; ids as in `make`. `second_starts`: as in `Embed`."""
+        """A request for each text, or for its token ids; ids as in `make`. `second_starts`: as in `EmbedInputs`."""
         urgency = known_priority(priority)
         starts = [None] * len(texts) if second_starts is None else second_starts
         return [

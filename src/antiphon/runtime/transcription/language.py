@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 
 

@@ -20,10 +20,10 @@ from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.transcript import LiveUpdate, Segment
+from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.live_windows import LiveWindows
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.settling import CONTEXT_TOKENS, Hypotheses
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob

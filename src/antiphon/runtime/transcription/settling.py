@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.word_timestamps import split_words
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.transcript import TranscriptEvent
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription.account import TranscriptAccount, record_of
 from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.language import language_of
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.window_decoding import Recogniser
 from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWindows
 

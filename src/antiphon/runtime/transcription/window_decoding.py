@@ -21,9 +21,9 @@ from antiphon.engine.transcript_rules import TranscriptRules
 from antiphon.errors import UnsupportedError
 from antiphon.models.whisper import Whisper
 from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.repetition import find_loops
 from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord, align_words
 from antiphon.text.tokenization.long_text import tail

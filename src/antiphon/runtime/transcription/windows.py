@@ -12,9 +12,9 @@ from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import SpeechWindow, VoiceFrames, VoiceReader, speech_windows
 from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
 from antiphon.runtime.transcription.window_segments import Stretch, WindowTimeline, segments_of, stretches

@@ -21,7 +21,8 @@ from antiphon.runtime.calls import hearing as events
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.voice_activity import VoiceTrack
 from antiphon.runtime.transcription.windows import MIN_VOICE
@@ -29,7 +30,6 @@ from antiphon.runtime.voice import turn_detection as turning
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES, Question, TurnPrediction, ask
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, TurnDetector
 from antiphon.runtime.voice.turn_jobs import MAX_SILENCE, QUIET_SEARCH_SECONDS, TurnJobs
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.voice.turns import SpeechTurn
 
 #: Sound is taken in at most so much at a time: decisions in it are made in its order.

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 from antiphon.audio.samples import Floats, samples_of
 from antiphon.runtime.calls.async_reader import AsyncReader
-from antiphon.runtime.calls.control import SoundControl
+from antiphon.runtime.calls.control import HearingControl
 from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent
 from antiphon.runtime.calls.sinks import ThreadSink
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import TurnSettings
-
-
-class HearingControl(SoundControl, Protocol):
-    """What each method means is at `AsyncHearing`."""
-
-    def commit(self) -> None: ...
-
-    def clear(self) -> None: ...
-
-    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None: ...
-
-    def set_min_speech(self, milliseconds: int) -> None: ...
-
-    def hold_hypotheses(self, is_held: bool) -> None: ...
-
-    def rest(self, milliseconds: int = 0) -> None: ...
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import TurnSettings
 
 
 class AsyncHearing(AsyncReader[HearingEvent]):

@@ -9,10 +9,10 @@ from typing import Protocol
 from antiphon.audio.samples import Floats
 from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnSettings
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnSettings
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
 #: What the model adds to its message, or to a call of a function. Reasoning is left out.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.voice.turn_settings import TurnSettings
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import TurnSettings
 
 #: Maximum tokens of a spoken answer whose settings have no limit.
 SPOKEN_TOKENS = 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.audio.samples import SPEECH_RATE
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 
 SAMPLES_PER_MS = SPEECH_RATE // 1000
 #: Inside speech a frame counts as voiced down to this much under the threshold.

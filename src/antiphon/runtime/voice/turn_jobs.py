@@ -14,8 +14,9 @@ from antiphon.audio.samples import SPEECH_RATE
 from antiphon.engine.request import Priority, Request
 from antiphon.errors import AntiphonError, EngineError, ModelNotFoundError
 from antiphon.runtime.calls.hearing import HearingEvent, TurnFailed, TurnGuess, TurnMarks, TurnText, TurnTranscript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.settling import Hypotheses
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.voice_activity import VoiceTrack
@@ -23,7 +24,6 @@ from antiphon.runtime.transcription.window_decoding import WindowJob
 from antiphon.runtime.transcription.window_segments import whole_segment
 from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS
-from antiphon.runtime.voice.turn_settings import HearingOptions
 from antiphon.runtime.voice.turns import Guess, JobKind, Outcome, SpeechTurn, TurnJob
 
 #: A window that is open for longer is closed at the quietest moment of its last seconds.

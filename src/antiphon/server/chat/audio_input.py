@@ -8,7 +8,7 @@ import io
 from typing import Any
 
 from antiphon.audio.samples import RawFormat
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.errors import invalid

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from antiphon.audio.encode import AudioFormat
-from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply_store import KEPT_SECONDS
 from antiphon.server.http.errors import ApiError, invalid

@@ -11,18 +11,18 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.models.base.companions import END_OF_TURN
 from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.transcript import Transcript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.process.messages import Speak, Transcribe
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.stream import AsyncSynthesis
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import Answer, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.server.http.errors import ApiError
 from antiphon.server.realtime.chat_answer import open_answer, prefill
 from antiphon.server.realtime.leases import Lease, Leases, as_ours

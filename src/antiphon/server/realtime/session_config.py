@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+from antiphon.runtime.calls.turn_settings import Eagerness, TurnDetection, TurnSettings
 from antiphon.runtime.voice.settings import Modality, ToolChoice, ToolDefinition, VoiceSettings
-from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection, TurnSettings
 from antiphon.server.realtime.audio_format import AudioFormat
 from antiphon.server.realtime.beta_fields import RESPONSE_FIELDS, without_beta_fields
 from antiphon.server.realtime.session_schemas import Answering, ResponseParams, SessionUpdate

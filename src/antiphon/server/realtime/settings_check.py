@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from antiphon.server.http.errors import ApiError
 from antiphon.server.realtime.model_names import check_model
 from antiphon.server.realtime.session_config import SessionConfig

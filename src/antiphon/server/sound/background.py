@@ -11,8 +11,8 @@ from fastapi import FastAPI, Request, Response
 
 from antiphon.counted import counted
 from antiphon.errors import AudioError
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.language import language_of
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid

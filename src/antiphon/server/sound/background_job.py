@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from antiphon.runtime.calls.transcript import TranscriptProgress
-from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import unavailable

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable
 from antiphon.audio.encode import AudioEncoder, AudioFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.process.messages import Speak
-from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable

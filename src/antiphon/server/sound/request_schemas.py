@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from antiphon.runtime.speech.options import MAX_SPEED, MIN_SPEED
+from antiphon.runtime.calls.speech_options import MAX_SPEED, MIN_SPEED
 from antiphon.server.http.schemas import Body, KeepAlive, ModelBody, Name, Priority
 
 Upload = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]

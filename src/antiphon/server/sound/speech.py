@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from antiphon.audio.encode import CONTENT_TYPES, AudioFormat
 from antiphon.engine.request import Priority
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, unless_disconnected
 from antiphon.server.http.context import context_of

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.engine.request import Priority
 from antiphon.runtime.calls.transcript import Transcript, TranscriptProgress
-from antiphon.runtime.transcription.options import DEFAULT_TEMPERATURES, TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import DEFAULT_TEMPERATURES, TranscriptionOptions
 from antiphon.server.bodies.uploads import read_form
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of

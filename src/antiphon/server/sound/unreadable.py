@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from antiphon.audio.speech.unreadable import unreadable_in_english
-from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.serving.models import ReadyModel
 
 UNREADABLE_HEADERS = ("x-antiphon-unreadable-characters", "x-antiphon-unreadable")

@@ -11,8 +11,8 @@ from antiphon.audio.decode import DecodeStream, decode_stream
 from antiphon.audio.samples import DecodeLimits, Floats, RawFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.transcript import Transcript, TranscriptProgress
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.process.messages import Transcribe
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.stream import AsyncTranscription
 from antiphon.server.http.errors import SERVER, ApiError, api_error, invalid
 from antiphon.server.serving.failures import engine_failure, engine_unavailable

@@ -12,7 +12,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import EngineError, TooManyTokensError
-from antiphon.runtime.process.messages import Embed
+from antiphon.runtime.process.messages import EmbedInputs
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of, priority_of
@@ -109,7 +109,7 @@ async def embed_ids(
     parts, tokens = [], 0
     for start in range(0, len(inputs), PART):
         part = slice(start, start + PART)
-        call = Embed(
+        call = EmbedInputs(
             id=uuid.uuid4().hex,
             model=model.name,
             inputs=inputs[part],

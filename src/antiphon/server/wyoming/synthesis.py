@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antiphon.audio.pcm import to_s16
 from antiphon.runtime.calls.speech import SpeechChunk
-from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.serving import Serving

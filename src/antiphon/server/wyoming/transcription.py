@@ -12,9 +12,9 @@ import numpy as np
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.transcript import Transcript
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.voice_events import VoiceStarted, VoiceStopped
 from antiphon.runtime.process.messages import DetectVoice, Listen, Transcribe
-from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.stream import AsyncTranscription, AsyncVoiceActivity
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import invalid

@@ -12,11 +12,11 @@ import pytest
 
 from antiphon.audio.resample import resample
 from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.runtime.calls.turn_settings import TurnSettings
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.voice.events import ItemTruncated, ResponseDone, ResponseStatus, SoundDelta, UserSpeechStarted
 from antiphon.runtime.voice.session import VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import TurnSettings
 from support.sound.heard_words import SENTENCES
 from support.sound.recorded_turns import recorded_turns
 from support.sound.speech import normalize_words

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from antiphon.runtime.calls.hearing import TurnMarks, TurnTranscript
+from antiphon.runtime.calls.turn_settings import TurnDetection
 from antiphon.runtime.voice.answering.responses import Responses
 from antiphon.runtime.voice.dialogue.context import SessionContext
 from antiphon.runtime.voice.dialogue.prefill import Prefill
 from antiphon.runtime.voice.dialogue.turn import DialogueTurn, SpeculativeAnswer
 from antiphon.runtime.voice.items import Item, Message, Role, SoundPart
 from antiphon.runtime.voice.request import ResponseRequest
-from antiphon.runtime.voice.turn_settings import TurnDetection
 from antiphon.runtime.voice.waterfall import Marks
 
 

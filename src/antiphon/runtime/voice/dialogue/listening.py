@@ -20,9 +20,9 @@ from antiphon.runtime.calls.hearing import (
     TurnGuess,
     TurnLooked,
 )
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.voice.dialogue.context import SessionContext
 from antiphon.runtime.voice.services import Hearing
-from antiphon.runtime.voice.turn_settings import HearingOptions
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from antiphon.runtime.calls import hearing as heard
+from antiphon.runtime.calls.turn_settings import TurnDetection
 from antiphon.runtime.voice.answering.responses import Responses
 from antiphon.runtime.voice.dialogue.answers import Answers
 from antiphon.runtime.voice.dialogue.context import SessionContext
@@ -26,7 +27,6 @@ from antiphon.runtime.voice.events import (
     UserSpeechStopped,
 )
 from antiphon.runtime.voice.items import Message, Role, SoundPart, new_id
-from antiphon.runtime.voice.turn_settings import TurnDetection
 
 
 class TurnTaking:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 
 
 class TurnDetection(StrEnum):
