@@ -149,8 +149,8 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
     torch.backends.cudnn.allow_tf32 = False  # a model that computes in fp32 asks for no less
     found = torch.cuda.get_device_properties(index)
     limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
-    place, dtype = torch.device("cuda", index), compute_type or torch.bfloat16
-    return Device(place, active_backend("cuda"), dtype, limits, has_default_type=compute_type is None)
+    device, dtype = torch.device("cuda", index), compute_type or torch.bfloat16
+    return Device(device, active_backend("cuda"), dtype, limits, has_default_type=compute_type is None)
 
 
 #: How a device of each kind is opened: by its number and compute type. A new kind is one line here.

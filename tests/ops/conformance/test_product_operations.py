@@ -92,10 +92,10 @@ def adapter_table(columns: int, rank: int, seed: int) -> tuple[ops.AdapterTable,
     table, deltas = ops.AdapterTable(28), {}
     for slot, dtype, spans in ((1, torch.float32, [(0, 28)]), (3, torch.bfloat16, [(2, 9), (14, 28)])):
         downs, ups, delta = [], [], torch.zeros(28, columns, dtype=torch.float64)
-        for place, (first, last) in enumerate(spans):
+        for index, (first, last) in enumerate(spans):
             down, up = matrix(rank, columns, dtype), matrix(last - first, rank, dtype)
             downs.append(Weight.from_tensor(down))
-            ups.append(ops.AdapterUp((0.75 * up.float()).T.contiguous(), first, place * rank))
+            ups.append(ops.AdapterUp((0.75 * up.float()).T.contiguous(), first, index * rank))
             delta[first:last] = 0.75 * (up.double() @ down.double())
         table.set(slot, ops.LayerAdapter(Weight.concatenate(downs), tuple(ups)))
         deltas[slot] = delta

@@ -60,11 +60,11 @@ def test_rotary(rotated: int, generator: torch.Generator) -> None:
 @pytest.mark.parametrize("shape", [(40,), (5, 8)])
 def test_scatter_words(shape: tuple[int, ...], generator: torch.Generator) -> None:
     store = torch.arange(40, dtype=torch.int32).view(shape)
-    places = torch.randperm(40, generator=generator)[:7]
+    indices = torch.randperm(40, generator=generator)[:7]
     expected = list(range(40))
-    for place in places.tolist():
-        expected[place] = -1000 - place
-    changes = torch.stack([places, -1000 - places], dim=1).int()
+    for index in indices.tolist():
+        expected[index] = -1000 - index
+    changes = torch.stack([indices, -1000 - indices], dim=1).int()
     ops.scatter_words(store, changes)
     assert store.view(-1).tolist() == expected
     ops.scatter_words(store, changes[:0])

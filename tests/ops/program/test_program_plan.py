@@ -30,9 +30,9 @@ def test_what_meets_does_not_overlap(intervals: list[Interval]) -> None:
     for index, (own, start) in enumerate(zip(intervals, offsets, strict=True)):
         assert 0 <= start <= start + own.size <= total
         assert start % ALIGNMENT == 0
-        for other, place in list(zip(intervals, offsets, strict=True))[index + 1 :]:
+        for other, offset in list(zip(intervals, offsets, strict=True))[index + 1 :]:
             if own.first <= other.last and other.first <= own.last:
-                assert start + own.size <= place or place + other.size <= start
+                assert start + own.size <= offset or offset + other.size <= start
     assert most_at_once(intervals) <= total <= sum(interval.size for interval in intervals)
 
 

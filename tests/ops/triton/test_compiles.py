@@ -44,28 +44,28 @@ MARKS = {
     "soak": pytest.mark.soak,
 }
 CASES = [
-    pytest.param(capability, place, marks=MARKS[tier(capability, build)], id=f"{build.kernel}-{place}-sm_{capability}")
+    pytest.param(capability, index, marks=MARKS[tier(capability, build)], id=f"{build.kernel}-{index}-sm_{capability}")
     for capability in SHARED_LIMITS
-    for place, build in enumerate(builds(capability))
+    for index, build in enumerate(builds(capability))
 ]
 
 
-def compile_place(capability: int, place: int) -> Resources:
-    return compile_build(list(builds(capability))[place], capability)
+def compile_numbered(capability: int, index: int) -> Resources:
+    return compile_build(list(builds(capability))[index], capability)
 
 
 @pytest.fixture(scope="module")
 def compiled(request: pytest.FixtureRequest) -> Iterator[Compile]:
     """The builds of the tests that run, compiled side by side. Workers of xdist compile what each of them tests."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        yield compile_place
+        yield compile_numbered
         return
     wanted = [item.callspec.params for item in request.session.items if item.originalname == "test_compiles"]
-    keys = [(params["capability"], params["place"]) for params in wanted]
+    keys = [(params["capability"], params["index"]) for params in wanted]
     workers = min(len(os.sched_getaffinity(0)), 4)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {key: pool.submit(compile_place, *key) for key in keys}
-        yield lambda capability, place: futures[capability, place].result()
+        futures = {key: pool.submit(compile_numbered, *key) for key in keys}
+        yield lambda capability, index: futures[capability, index].result()
 
 
 def test_every_kernel_has_a_build() -> None:
@@ -81,10 +81,10 @@ def test_every_kernel_has_a_build() -> None:
     assert {name for name in modules - helpers - built if not name.startswith("quantised.")} == set()
 
 
-@pytest.mark.parametrize(("capability", "place"), CASES)
-def test_compiles(capability: int, place: int, compiled: Compile) -> None:
-    used = compiled(capability, place)
-    build = list(builds(capability))[place]
+@pytest.mark.parametrize(("capability", "index"), CASES)
+def test_compiles(capability: int, index: int, compiled: Compile) -> None:
+    used = compiled(capability, index)
+    build = list(builds(capability))[index]
     print(f"{build.kernel} sm_{capability}: {used}")
     # Builds for sm_80 and sm_89 take the same shared memory, of which sm_89 has less.
     limit = min(SHARED_LIMITS[80], SHARED_LIMITS[89]) if capability < 90 else SHARED_LIMITS[capability]

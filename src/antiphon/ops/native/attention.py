@@ -118,8 +118,8 @@ def store_kv(
     slots, count = group_tables(group).slots
     if not k.shape == v.shape == (count, kv_heads, head_dim):
         raise ValueError(f"k and v are {tuple(k.shape)} and {tuple(v.shape)}, not {(count, kv_heads, head_dim)}")
-    k_place, v_place = _heads(k), _heads(v)
-    pages_of(cache).store(*k_place[1:], *v_place[1:], slots, count, threads or default_threads(), variant)
+    k_view, v_view = _heads(k), _heads(v)
+    pages_of(cache).store(*k_view[1:], *v_view[1:], slots, count, threads or default_threads(), variant)
 
 
 def paged_attention(
@@ -140,15 +140,15 @@ def paged_attention(
     tokens, heads, channels = q.shape
     if channels != head_dim or heads % kv_heads:
         raise ValueError(f"q is {tuple(q.shape)}; the pages have {kv_heads} kv heads of {head_dim} channels")
-    place = _heads(q)
+    view = _heads(q)
     out = torch.empty(tokens, heads, head_dim)
     padding = _padding(group)
     own = group_tables(group) if padding is None else padding[0]
     sinks = None if sinks is None else sinks.float().contiguous()
-    bias_place = _bias(bias)
+    bias_view = _bias(bias)
     pages_of(cache).attend(
-        *place[1:], tokens, heads, *own.tables, *own.requests, scale, causal, window or 0, sink_tokens,
-        0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place[1:], out.data_ptr(),
+        *view[1:], tokens, heads, *own.tables, *own.requests, scale, causal, window or 0, sink_tokens,
+        0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_view[1:], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
     if padding is not None:
@@ -177,13 +177,13 @@ def attention(
     kv_heads = k.shape[1]
     if k.shape != v.shape or k.shape[0] != tokens or k.shape[2] != head_dim or heads % kv_heads:
         raise ValueError(f"q, k and v are {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}")
-    places = [_heads(x) for x in (q, k, v)]
+    views = [_heads(x) for x in (q, k, v)]
     starts = _integers(seq_start)
     out = torch.empty(tokens, heads, head_dim)
-    bias_place = _bias(bias)
+    bias_view = _bias(bias)
     extension().attention(
-        *(number for place in places for number in place[1:]), heads, kv_heads, head_dim, starts.data_ptr(),
-        len(starts) - 1, scale, causal, *bias_place[1:], rounded and can_round(head_dim, causal, bias), out.data_ptr(),
+        *(number for view in views for number in view[1:]), heads, kv_heads, head_dim, starts.data_ptr(),
+        len(starts) - 1, scale, causal, *bias_view[1:], rounded and can_round(head_dim, causal, bias), out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
     return out if q.dtype is torch.float32 else out.to(q.dtype)

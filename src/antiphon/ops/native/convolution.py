@@ -150,11 +150,11 @@ def _row(
         torch.baddbmm(product, rows[:, shift : shift + tiles], weight, out=product)
     inverse = (matrices.output @ product.view(points, -1)).view(OUTPUTS, dilation, tiles, outputs)
     out = torch.empty(tiles * OUTPUTS * dilation, outputs)
-    places = out.view(tiles, OUTPUTS, dilation, outputs).permute(1, 2, 0, 3)
+    target = out.view(tiles, OUTPUTS, dilation, outputs).permute(1, 2, 0, 3)
     if bias is None:
-        places.copy_(inverse)
+        target.copy_(inverse)
     else:
-        torch.add(inverse, bias, out=places)
+        torch.add(inverse, bias, out=target)
     return out[:frames]
 
 

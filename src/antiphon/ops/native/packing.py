@@ -46,11 +46,11 @@ def prepare_weights(
             continue
         matrix = extension().Matrix(weight.columns)
         for part, form in zip(weight.parts, of_weight, strict=True):
-            place = (part.data.data_ptr(), part.data.shape[1], part.rows)
+            source = (part.data.data_ptr(), part.data.shape[1], part.rows)
             if form.quantized is not None:
-                matrix.quantize(part.type, form.quantized, *place, store, default_threads())
+                matrix.quantize(part.type, form.quantized, *source, store, default_threads())
             elif form.packed:
-                matrix.pack(part.type, *place, store, default_threads())
+                matrix.pack(part.type, *source, store, default_threads())
             else:
                 append_part(matrix, part)
         weight.packed[PACKED] = matrix

@@ -79,9 +79,9 @@ def lstm(
         kept.append(inputs)
         for row, length in enumerate(counts):
             h, c = (0, 0) if given is None else (part[way, row].data_ptr() for part in given)
-            place = out[row, :, way * hidden :].data_ptr()
+            target = out[row, :, way * hidden :].data_ptr()
             gates = inputs[row * frames :].data_ptr()
-            sequences.append((gates, length, place, way == 1, own.panels.data_ptr(), h, c))
+            sequences.append((gates, length, target, way == 1, own.panels.data_ptr(), h, c))
     extension().recurrences(sequences, hidden, 4 * hidden, out.shape[2], threads or default_threads(), variant)
     if state is not None and given is not None:
         state[0].copy_(given[0])

@@ -39,19 +39,21 @@ def describe(name: str, recording: Recording) -> list[str]:
     plan = plan_buffers(recording.instructions, recording.output)
     meaning = ", ".join(f"{symbol} {SYMBOLS.get(symbol, 'size')}" for symbol in recording.symbols)
     lines = [f"program {name}: {len(recording.instructions)} instructions; {meaning}"]
-    places = _places(recording, plan)
+    locations = _locations(recording, plan)
     rows = [HEADINGS]
     for index, instruction in enumerate(recording.instructions):
-        rows.append((str(index), *_cells(instruction, places)))
+        rows.append((str(index), *_cells(instruction, locations)))
     lines += _table(rows)
     lines += _total_lines(recording)
     lines += [_area_line(area.symbols, area.num_values, area.bytes, area.unshared) for area in plan.areas]
     return lines
 
 
-def _cells(instruction: Instruction, places: dict[int, str]) -> tuple[str, ...]:
+def _cells(instruction: Instruction, locations: dict[int, str]) -> tuple[str, ...]:
     written = instruction.written()
-    reads = dict.fromkeys(_place(value, places) for value in instruction.reads() if value.kind is not Kind.CONSTANT)
+    reads = dict.fromkeys(
+        _location_name(value, locations) for value in instruction.reads() if value.kind is not Kind.CONSTANT
+    )
     weight, size, macs = instruction.weight, instruction.weight_bytes(), instruction.macs_per_row()
     macs_text = f"{macs:,}" if macs else ""
     if instruction.macs_per_pair():
@@ -60,22 +62,22 @@ def _cells(instruction: Instruction, places: dict[int, str]) -> tuple[str, ...]:
         instruction.operation,
         " ".join(shape_text(tensor.shape) for tensor in written),
         " ".join(reads),
-        " ".join(_place(value, places) for value in instruction.writes()),
+        " ".join(_location_name(value, locations) for value in instruction.writes()),
         "" if weight is None else f"{'+'.join(weight.bytes_by_type)} {shape_text(weight.shape)}",
         f"{size:,}" if size else "",
         macs_text,
     )
 
 
-def _place(value: Value, places: dict[int, str]) -> str:
-    return places.get(id(value), value.name)
+def _location_name(value: Value, locations: dict[int, str]) -> str:
+    return locations.get(id(value), value.name)
 
 
-def _places(recording: Recording, plan: BufferPlan) -> dict[int, str]:
+def _locations(recording: Recording, plan: BufferPlan) -> dict[int, str]:
     """Names of values: inputs by theirs, buffers by area and offset."""
     names = {id(value): value.name for value in recording.inputs}
     for value in plan.values:
-        area, offset = plan.places[id(value)]
+        area, offset = plan.locations[id(value)]
         names[id(value)] = f"{''.join(plan.areas[area].symbols)}@{offset}"
     if recording.output is not None:
         names[id(recording.output)] = "result"

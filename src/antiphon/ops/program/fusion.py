@@ -21,23 +21,23 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
     writer = {id(v): i for i, instruction in enumerate(instructions) for v in instruction.writes()}
     fused: dict[int, Instruction] = {}
     dropped: set[int] = set()
-    for place, store in enumerate(instructions):
+    for index, store in enumerate(instructions):
         if not isinstance(store, StoreInstruction):
             continue
-        rotary_place = writer.get(id(store.k.value), -1)
-        rotary = instructions[rotary_place] if rotary_place >= 0 else None
+        rotary_index = writer.get(id(store.k.value), -1)
+        rotary = instructions[rotary_index] if rotary_index >= 0 else None
         if (
             not isinstance(rotary, RotaryInstruction)
             or store.k.value is not rotary.k_out.value
             or not _is_whole(store.k)
         ):
             continue
-        if uses[id(rotary.k_out.value)] != 1 or _is_read(rotary.q_out.value, instructions[rotary_place + 1 : place]):
+        if uses[id(rotary.k_out.value)] != 1 or _is_read(rotary.q_out.value, instructions[rotary_index + 1 : index]):
             continue
         norms = [_plain_norm(heads, instructions, writer, uses) for heads in (rotary.q, rotary.k)]
         q_norm, k_norm = norms if None not in norms else (None, None)  # fusing only one of them gains nothing
-        dropped |= {rotary_place} | {writer[id(norm.out.value)] for norm in (q_norm, k_norm) if norm is not None}
-        fused[place] = HeadsInstruction(
+        dropped |= {rotary_index} | {writer[id(norm.out.value)] for norm in (q_norm, k_norm) if norm is not None}
+        fused[index] = HeadsInstruction(
             q=rotary.q if q_norm is None else q_norm.x,
             k=rotary.k if k_norm is None else k_norm.x,
             v=store.v,
@@ -58,8 +58,8 @@ def _plain_norm(
     heads: Traced, instructions: Sequence[Instruction], writer: dict[int, int], uses: Counter[int]
 ) -> NormInstruction | None:
     """The root-mean-square norm of each head whose result these heads are, if nothing else reads it."""
-    place = writer.get(id(heads.value))
-    norm = None if place is None else instructions[place]
+    index = writer.get(id(heads.value))
+    norm = None if index is None else instructions[index]
     if not isinstance(norm, NormInstruction) or norm.centred or norm.residual is not None or norm.bias is not None:
         return None
     return norm if norm.x.dim() == 3 and uses[id(heads.value)] == 1 and _is_whole(heads) else None

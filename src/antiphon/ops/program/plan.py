@@ -72,7 +72,7 @@ class BufferPlan:
     """Areas one after the other, and for each value its area and its offset there, in bytes for each unit."""
 
     areas: tuple[Area, ...]
-    places: dict[int, tuple[int, int]]  # by the value's id
+    locations: dict[int, tuple[int, int]]  # by the value's id
     values: tuple[Value, ...]
 
 
@@ -91,14 +91,14 @@ def plan_buffers(instructions: Sequence[Instruction], output: Value | None) -> B
         size = as_dim(value.size)
         interval = Interval(_aligned((size.coefficient or size.constant) * value.dtype.itemsize), first, last)
         by_symbols.setdefault(size.symbols, []).append((value, interval))
-    areas, places, values = [], {}, []
+    areas, locations, values = [], {}, []
     for number, (symbols, entries) in enumerate(by_symbols.items()):
         offsets, total = assign([interval for _, interval in entries])
         areas.append(Area(symbols, total, sum(interval.size for _, interval in entries), len(entries)))
         for (value, _), offset in zip(entries, offsets, strict=True):
-            places[id(value)] = (number, offset)
+            locations[id(value)] = (number, offset)
             values.append(value)
-    return BufferPlan(tuple(areas), places, tuple(values))
+    return BufferPlan(tuple(areas), locations, tuple(values))
 
 
 def _aligned(size: int) -> int:

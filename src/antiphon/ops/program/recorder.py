@@ -1,4 +1,4 @@
-"""The recorded form of operations: each checks its operands, appends an instruction and returns its result's place."""
+"""The recorded form of operations: each checks its operands, appends an instruction and returns a stand-in."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Recorder:
             kind = getattr(tensor, "dtype", type(tensor).__name__)
             raise UnrecordableError(f"{what} is {kind}, not a float32 tensor")
         shape: list[Size] = list(tensor.shape)
-        for place in range(1, min(len(shape), len(like)) + 1):
-            size = like[-place]
-            if isinstance(size, Dim) and shape[-place] == size.sample:
-                shape[-place] = size
-        cut = [place for place, size in enumerate(shape) if isinstance(size, Dim)]
+        for index in range(1, min(len(shape), len(like)) + 1):
+            size = like[-index]
+            if isinstance(size, Dim) and shape[-index] == size.sample:
+                shape[-index] = size
+        cut = [index for index, size in enumerate(shape) if isinstance(size, Dim)]
         _require(cut in ([], [0]), f"{what} is cut to {shape_text(shape)}")
         key = (tensor.data_ptr(), tuple(str(size) for size in shape), tensor.stride())
         value = self._constants.get(key)

@@ -1,4 +1,4 @@
-"""`Traced`: the stand-in for a tensor while a model is recorded. It has a place and a shape, but no contents."""
+"""`Traced`: the stand-in for a tensor while a model is recorded. It has a shape and strides, but no contents."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class Traced:
         """Integers, and slices without steps; counting from the end only where the size is known."""
         indices = list(index) if isinstance(index, tuple) else [index]
         if Ellipsis in [i for i in indices if not isinstance(i, Traced)]:
-            place = indices.index(Ellipsis)
-            indices[place : place + 1] = [slice(None)] * (len(self.shape) - len(indices) + 1)
+            position = indices.index(Ellipsis)
+            indices[position : position + 1] = [slice(None)] * (len(self.shape) - len(indices) + 1)
         view, dim = self, 0
         for item in indices:
             if isinstance(item, slice):

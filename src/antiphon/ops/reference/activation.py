@@ -32,7 +32,7 @@ def activate(x: Tensor, function: Activation | Function) -> Tensor:
             gate, value = x.chunk(2, dim=-1)
             return F.gelu(gate, approximate="tanh") * value
         case "sigmoid":
-            # Of float32, the last bit would depend on the place: torch takes another function for the end of an array.
+            # In float32 the last bit would depend on the element's index: torch treats the end of an array differently.
             return torch.sigmoid(x.double()).to(x.dtype)
         case "magnitude":
             real, imaginary = x.chunk(2, dim=-1)

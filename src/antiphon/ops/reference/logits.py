@@ -22,7 +22,7 @@ def edit_logits(logits: Tensor, edits: LogitEditRows) -> None:
     if edits.allowed is not None:
         _keep_allowed(logits, edits.allowed)
     if edits.banned is not None:
-        logits.index_put_(_places(edits.banned), logits.new_tensor(MINUS_INFINITY))
+        logits.index_put_(_indices(edits.banned), logits.new_tensor(MINUS_INFINITY))
     if edits.spans is not None:
         _keep_spans(logits, edits.spans)
     if edits.bias is not None:
@@ -41,13 +41,13 @@ def count_tokens(counts: TokenCounts, slots: Tensor, tokens: Tensor) -> None:
     inside = torch.arange(counts.ids.shape[1], device=slots.device) < num_ids[:, None]
     same = (counts.ids[slots] == tokens[:, None]) & inside
     known = same.any(-1)
-    places = torch.where(known, same.int().argmax(-1), num_ids)
-    counts.ids[slots, places] = tokens
-    counts.counts[slots, places] = torch.where(known, counts.counts[slots, places], 0) + 1
+    indices = torch.where(known, same.int().argmax(-1), num_ids)
+    counts.ids[slots, indices] = tokens
+    counts.counts[slots, indices] = torch.where(known, counts.counts[slots, indices], 0) + 1
     counts.num_ids[slots] += (~known).to(counts.num_ids.dtype)
 
 
-def _places(lists: TokenLists) -> tuple[Tensor, Tensor]:
+def _indices(lists: TokenLists) -> tuple[Tensor, Tensor]:
     """The row and the token of each entry of the lists."""
     lengths = lists.row_start.diff()
     return torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths), lists.ids.long()
@@ -69,11 +69,11 @@ def _caps(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _keep_allowed(logits: Tensor, allowed: TokenLists) -> None:
-    places = _places(allowed)
-    kept = logits[places]
+    indices = _indices(allowed)
+    kept = logits[indices]
     restricted = (allowed.row_start.diff() > 0).nonzero().squeeze(-1)
     logits.index_fill_(0, restricted, MINUS_INFINITY)
-    logits.index_put_(places, kept)
+    logits.index_put_(indices, kept)
 
 
 def _keep_spans(logits: Tensor, spans: Tensor) -> None:
@@ -93,10 +93,10 @@ def _keep_spans(logits: Tensor, spans: Tensor) -> None:
 
 def _add_bias(logits: Tensor, bias: TokenLists) -> None:
     assert bias.values is not None
-    places = _places(bias)
-    moved = logits[places].float() + bias.values
+    indices = _indices(bias)
+    moved = logits[indices].float() + bias.values
     banned = bias.values == MINUS_INFINITY
-    logits.index_put_(places, moved.masked_fill(banned, MINUS_INFINITY).to(logits.dtype))
+    logits.index_put_(indices, moved.masked_fill(banned, MINUS_INFINITY).to(logits.dtype))
 
 
 def _penalize(logits: Tensor, penalties: Penalties) -> None:
@@ -109,11 +109,11 @@ def _penalize(logits: Tensor, penalties: Penalties) -> None:
     ids = penalties.counts.ids[slots[entry], column].long()
     counts = penalties.counts.counts[slots[entry], column]
     repetition, presence, frequency = penalties.values[used[entry]].unbind(-1)
-    places = used[entry], ids
-    values = logits[places].float()
+    indices = used[entry], ids
+    values = logits[indices].float()
     values = torch.where(values > 0, values / repetition, values * repetition)
     values = torch.where(counts > 0, values - (presence + frequency * counts), values)
-    logits.index_put_(places, values.to(logits.dtype))
+    logits.index_put_(indices, values.to(logits.dtype))
 
 
 def _keep_typical(logits: Tensor, typical: Tensor) -> None:

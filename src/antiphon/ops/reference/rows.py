@@ -73,7 +73,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def scatter_words(store: Tensor, changes: Tensor) -> None:
-    """store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; places count the words of `store` and all differ."""
+    """store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; indices count words of `store` and all differ."""
     store.view(-1)[changes[:, 0].long()] = changes[:, 1]
 
 

@@ -150,8 +150,8 @@ def paged_attention_weights(
     out = torch.empty(len(heads), queries, tables.shape[1] * page, device=q.device)
     if not out.numel():
         return out
-    places = torch.arange(queries, dtype=torch.int32, device=q.device)
-    requests = torch.bucketize(places, group.query_start, out_int32=True, right=True) - 1
+    indices = torch.arange(queries, dtype=torch.int32, device=q.device)
+    requests = torch.bucketize(indices, group.query_start, out_int32=True, right=True) - 1
     requests = torch.where(requests < len(group.seq_lens), requests, -1)
     paged_scores[(queries, len(heads), -(-out.shape[2] // SCORED_TOKENS))](
         q, _numbers(tuple(heads), q.device), requests, group.seq_lens, table_rows(group), tables,

@@ -17,7 +17,7 @@ _KEY = "triton"
 
 @dataclass(frozen=True)
 class Pages:
-    """One layer's regions of the arena, each as elements of its type with the place at which a block's begins."""
+    """One layer's regions of the arena, each as elements of its type with the offset at which a block's begins."""
 
     keys: Tensor
     values: Tensor

@@ -54,9 +54,9 @@ def norm(
     if x.dim() > 3:
         x, residual = x.flatten(0, -2), None if residual is None else residual.expand(shape).flatten(0, -2)
     total = x.view(shape)
-    beside, places = x, (0, 0)
+    beside, beside_strides = x, (0, 0)
     if residual is not None:
-        beside, *places = _strides(residual.expand(x.shape))  # type: ignore[assignment]
+        beside, *beside_strides = _strides(residual.expand(x.shape))  # type: ignore[assignment]
         total = torch.empty(shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device)
     y = torch.empty(shape, dtype=dtype or total.dtype, device=x.device)
     x, *own = _strides(x)
@@ -67,7 +67,7 @@ def norm(
     together = together or norm_tile(rows, width)
     norm_rows[(-(-rows // together),)](
         x, beside, weight, weight if bias is None else bias, y, total,
-        rows, *own, *places, x.shape[-2] if x.dim() == 3 else 1, eps,
+        rows, *own, *beside_strides, x.shape[-2] if x.dim() == 3 else 1, eps,
         WIDTH=width, BLOCK=ceil_power(width), ROWS=together, CENTRED=centred, BIAS=bias is not None,
         RESIDUAL=residual is not None, PDL=early, num_warps=row_warps(together * width), launch_pdl=early,
     )  # fmt: skip

@@ -29,7 +29,7 @@ def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     drawn = torch.empty(count, dtype=torch.int32, device=device)
     if not count:
         return drawn
-    places = torch.arange(count, dtype=torch.int32, device=device)
+    indices = torch.arange(count, dtype=torch.int32, device=device)
     temperature, top_k, top_p, min_p, seed = (
         column.contiguous() for column in (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.seed)
     )
@@ -38,7 +38,7 @@ def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     columns = ChoiceColumns(temperature, top_k, top_p, min_p, seed, index, last, length)
     take = partial(_empty, device)
     for launch in choice_launches(
-        logits, count, vocabulary, columns, places, drawn, take, filtered=True, early=card(device).dependent_launch
+        logits, count, vocabulary, columns, indices, drawn, take, filtered=True, early=card(device).dependent_launch
     ):
         launch()
     return drawn

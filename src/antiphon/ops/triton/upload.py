@@ -35,14 +35,14 @@ class UploadRing:
 
     def copy(self, source: Tensor, target: Tensor) -> None:
         """Copy the bytes of `source`, on the CPU, to `target`; both are contiguous and have as many bytes."""
-        data, place = source.reshape(-1).view(torch.uint8), target.reshape(-1).view(torch.uint8)
-        if data.numel() != place.numel():
-            raise ValueError(f"{data.numel()} bytes do not fill {place.numel()}")
+        data, destination = source.reshape(-1).view(torch.uint8), target.reshape(-1).view(torch.uint8)
+        if data.numel() != destination.numel():
+            raise ValueError(f"{data.numel()} bytes do not fill {destination.numel()}")
         # Memory that an allocator hands out may still be read by earlier work of the stream that it was freed on.
         ready = None if self._allocated is None else self._allocated.record_event()
         for start in range(0, data.numel(), self._size):
             piece = slice(start, start + self._size)
-            self._pending.append(self._pool.submit(self._send, data[piece], place[piece], ready))
+            self._pending.append(self._pool.submit(self._send, data[piece], destination[piece], ready))
 
     def _send(self, source: Tensor, target: Tensor, ready: Any) -> None:
         staging, stream = self._free.get()

@@ -26,14 +26,14 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw(logits: Tensor, columns: ChoiceColumns, rows: Tensor, filtered: bool = True) -> Tensor:
-    """The tokens of places whose parameters are at `rows` of the columns; -7 where a place is padding."""
-    place, drawn = logits.device, torch.full((len(logits),), -7, dtype=torch.int32, device=logits.device)
+    """The tokens of rows whose parameters are at `rows` of the columns; -7 for padding."""
+    device, drawn = logits.device, torch.full((len(logits),), -7, dtype=torch.int32, device=logits.device)
 
     def take(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        return torch.full(tuple(shape), torch.nan if dtype.is_floating_point else -1, dtype=dtype, device=place)
+        return torch.full(tuple(shape), torch.nan if dtype.is_floating_point else -1, dtype=dtype, device=device)
 
     for launch in choice_launches(
-        logits, len(rows), logits.shape[1], columns, rows.to(place), drawn, take, filtered, early=False
+        logits, len(rows), logits.shape[1], columns, rows.to(device), drawn, take, filtered, early=False
     ):
         launch()
     return drawn.cpu()

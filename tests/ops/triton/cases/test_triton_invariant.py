@@ -43,7 +43,7 @@ def test_products(
     inputs: int, outputs: int, activation: Activation, biased: bool, added: bool, wide: bool, half: torch.dtype,
     device: torch.device,
 ) -> None:  # fmt: skip
-    """Every number of rows, and every place among them."""
+    """Every number of rows, and every index among them."""
     generator = torch.Generator().manual_seed(inputs)
     dtype = torch.float32 if wide else half
     weight = matrix(generator, outputs, inputs, dtype, device)

@@ -104,10 +104,10 @@ class World:
         self.cache = KVCache(arena, layouts, self.on_device.key_balance)
         self.store = DeviceRows(count + 3, layouts, [MAX_TOKENS] * len(layouts), self.device)
         self.rows = torch.randperm(count + 3, generator=source)[:count]
-        for place, row in enumerate(self.rows.tolist()):
-            self.store.last_token[row], self.store.length[row] = self.tokens[place], self.lengths[place]
+        for index, row in enumerate(self.rows.tolist()):
+            self.store.last_token[row], self.store.length[row] = self.tokens[index], self.lengths[index]
             for layout, table in zip(layouts, self.store.tables, strict=True):
-                entries = torch.tensor(runner.tables[place][layout.group.name], dtype=torch.int32)
+                entries = torch.tensor(runner.tables[index][layout.group.name], dtype=torch.int32)
                 table[row, : len(entries)] = entries.to(self.device)
 
     def step(
@@ -269,7 +269,7 @@ def test_a_step_draws_from_a_part_of_the_vocabulary(device: torch.device, half: 
     assert expected.tolist() != plain.tolist()  # the filters matter
     assert memory.drawn[:count].tolist() == store.last_token[rows].tolist() == expected.tolist()
     assert store.length[rows].tolist() == [length + 1 for length in world.lengths]
-    assert store.output_index[rows].tolist() == [place + 1 for place in range(count)]
+    assert store.output_index[rows].tolist() == [index + 1 for index in range(count)]
 
 
 @pytest.mark.parametrize("make", [qwen3, gpt2])

@@ -92,11 +92,11 @@ class World:
             self.cache = KVCache(arena, layouts, self.on_device.key_balance)
         self.store = DeviceRows(count + 3, layouts, [MAX_TOKENS] * len(layouts), self.device)
         self.rows = torch.randperm(count + 3, generator=source)[:count].tolist()
-        for place, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             # A request of one token is a decode, whose token only its row has.
-            self.store.last_token[row], self.store.length[row] = tokens[place][-1], self.lengths[place]
+            self.store.last_token[row], self.store.length[row] = tokens[index][-1], self.lengths[index]
             for layout, table in zip(layouts, self.store.tables, strict=True):
-                entries = torch.tensor(runner.tables[place][layout.group.name], dtype=torch.int32)
+                entries = torch.tensor(runner.tables[index][layout.group.name], dtype=torch.int32)
                 table[row, : len(entries)] = entries.to(self.device)
         self.words = self._words([[-1] if n == 1 else t[-n:] for n, t in zip(self.counts, tokens, strict=True)])
 

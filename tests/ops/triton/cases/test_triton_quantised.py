@@ -117,7 +117,7 @@ def test_parts_of_several_types(rows: int, activation: str, generator: torch.Gen
     from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     types = (TensorType.Q4_K, TensorType.Q4_K, TensorType.Q6_K, TensorType.Q8_0)
-    parts = tuple(random_part(type, 8 + place, 256, generator) for place, type in enumerate(types))
+    parts = tuple(random_part(type, 8 + index, 256, generator) for index, type in enumerate(types))
     weight = Weight(parts, 256)
     matrix = QuantisedMatrix.of(weight, "cpu")
     assert len(matrix.pieces) == 3 and matrix.rows == weight.rows == 38

@@ -36,7 +36,7 @@ from support.kernels.random_blocks import FACTORS, decoded, random_part
 from support.kernels.triton_cases import error
 
 #: Where a row of the step's store has what, in words.
-PLACES = {
+OFFSETS = {
     "last_token": 0, "length": 1, "temperature": 2, "top_k": 3, "top_p": 4, "min_p": 5, "seed": 6, "output_index": 8,
     "cross_tokens": 10, "adapter": 11,
 }  # fmt: skip
@@ -150,7 +150,7 @@ def step_error(model: CausalLM, exact: CausalLM, rows: int, device: torch.device
         words[row, :2] = torch.tensor([tokens[row][20], lengths[row]])
         table = runner.tables[row]["self"]
         words[row, 12 : 12 + len(table)] = torch.tensor(table)
-    store = StepRows(words.to(device), PLACES, {"self": 12})
+    store = StepRows(words.to(device), OFFSETS, {"self": 12})
     size = step_bytes(recording, rows, 1, store, half, VOCAB, card(device))
     memory = StepMemory.allocate(rows, size, 4096, device)
     assert memory.workspace is not None

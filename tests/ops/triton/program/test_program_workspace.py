@@ -1,4 +1,4 @@
-"""Places of a step's values: no two that are alive overlap, and what was given back is used again."""
+"""Memory of a step's values: no two that are alive overlap, and what was given back is used again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_live_tensors_never_overlap(seed: int, kind: type[StepWorkspace]) -> Non
 
 
 @pytest.mark.parametrize("kind", [StepWorkspace, CompactWorkspace])
-def test_a_place_is_used_again(kind: type[StepWorkspace]) -> None:
+def test_memory_is_used_again(kind: type[StepWorkspace]) -> None:
     workspace = kind(torch.zeros(4096, dtype=torch.uint8))
     first = workspace.take((4, 64), torch.float32)
     workspace.give_back(first)

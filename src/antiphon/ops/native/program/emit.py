@@ -29,7 +29,7 @@ Call = tuple[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Emitted:
-    """A recording as calls of the extension, with the places of its values."""
+    """A recording as calls of the extension, with the locations of its values."""
 
     plan: BufferPlan
     layout: Layout
@@ -73,8 +73,8 @@ def _matrix(weight: Weight, layout: Layout, what: str) -> int:
 
 
 def _heads(layout: Layout, tensor: Traced) -> tuple[int, int, int, int]:
-    """A place with strides by token and by head, for [tokens, heads, head_dim]."""
-    return (*layout.place(tensor), int(tensor.strides[0]), int(tensor.strides[1]))
+    """An operand with strides by token and by head, for [tokens, heads, head_dim]."""
+    return (*layout.operand(tensor), int(tensor.strides[0]), int(tensor.strides[1]))
 
 
 def _row_strides(tensor: Traced | None) -> tuple[int, int]:
@@ -90,38 +90,38 @@ def _bias_strides(bias: Traced | None) -> tuple[int, int]:
 
 def _embed(i: program.EmbedInstruction, layout: Layout) -> Call:
     return "embed", (
-        _matrix(i.matrix, layout, "an embedding"), layout.place(i.ids), i.ids.dtype.itemsize == 8, i.scale,
-        layout.place(i.out), layout.extent(i.out.shape[0]),
+        _matrix(i.matrix, layout, "an embedding"), layout.operand(i.ids), i.ids.dtype.itemsize == 8, i.scale,
+        layout.operand(i.out), layout.extent(i.out.shape[0]),
     )  # fmt: skip
 
 
 def _linear(i: program.LinearInstruction, layout: Layout) -> Call:
     return "linear", (
-        _matrix(i.matrix, layout, "a linear layer"), layout.place(i.x), i.x.strides[0], layout.place(i.bias),
-        *ACTIVATIONS[i.activation], layout.place(i.residual), 0 if i.residual is None else i.residual.strides[0],
-        layout.place(i.out), i.out.strides[0], layout.extent(i.out.shape[0]),
+        _matrix(i.matrix, layout, "a linear layer"), layout.operand(i.x), i.x.strides[0], layout.operand(i.bias),
+        *ACTIVATIONS[i.activation], layout.operand(i.residual), 0 if i.residual is None else i.residual.strides[0],
+        layout.operand(i.out), i.out.strides[0], layout.extent(i.out.shape[0]),
     )  # fmt: skip
 
 
 def _adapted_linear(i: program.AdaptedLinearInstruction, layout: Layout) -> Call:
-    return "adapted_linear", (table_of(i.adapters), layout.place(i.slots), *_linear(i, layout)[1])
+    return "adapted_linear", (table_of(i.adapters), layout.operand(i.slots), *_linear(i, layout)[1])
 
 
 def _norm(i: program.NormInstruction, layout: Layout) -> Call:
     shape = i.x.shape
     inner = shape[1] if len(shape) == 3 else 1
     return "norm", (
-        i.centred, layout.place(i.x), _row_strides(i.x), layout.place(i.residual), _row_strides(i.residual), inner,
-        shape[-1], layout.place(i.gain), layout.place(i.bias), i.eps, layout.place(i.out), layout.place(i.total),
-        layout.extent(shape[0]),
+        i.centred, layout.operand(i.x), _row_strides(i.x), layout.operand(i.residual), _row_strides(i.residual), inner,
+        shape[-1], layout.operand(i.gain), layout.operand(i.bias), i.eps, layout.operand(i.out),
+        layout.operand(i.total), layout.extent(shape[0]),
     )  # fmt: skip
 
 
 def _rotary(i: program.RotaryInstruction, layout: Layout) -> Call:
     return "rotary", (
         _heads(layout, i.q), _heads(layout, i.k), i.q.shape[1], i.k.shape[1], i.q.shape[2],
-        layout.place(i.positions), layout.place(i.table), *i.table.shape, layout.place(i.q_out),
-        layout.place(i.k_out), layout.extent(i.q.shape[0]),
+        layout.operand(i.positions), layout.operand(i.table), *i.table.shape, layout.operand(i.q_out),
+        layout.operand(i.k_out), layout.extent(i.q.shape[0]),
     )  # fmt: skip
 
 
@@ -134,16 +134,16 @@ def _store_kv(i: program.StoreInstruction, layout: Layout) -> Call:
 def _prepare_heads(i: program.HeadsInstruction, layout: Layout) -> Call:
     return "heads", (
         pages_of(i.cache), _heads(layout, i.q), _heads(layout, i.k), _heads(layout, i.v), i.q.shape[1],
-        layout.place(i.q_gain), i.q_eps, layout.place(i.k_gain), i.k_eps, layout.place(i.positions),
-        layout.place(i.table), *i.table.shape, layout.group(i.group), layout.place(i.q_out), layout.extent(i.rows),
+        layout.operand(i.q_gain), i.q_eps, layout.operand(i.k_gain), i.k_eps, layout.operand(i.positions),
+        layout.operand(i.table), *i.table.shape, layout.group(i.group), layout.operand(i.q_out), layout.extent(i.rows),
     )  # fmt: skip
 
 
 def _paged_attention(i: program.PagedAttentionInstruction, layout: Layout) -> Call:
     return "paged_attention", (
         pages_of(i.cache), _heads(layout, i.q), i.q.shape[1], layout.group(i.group), i.scale, i.causal, i.window or 0,
-        i.sink_tokens, layout.place(i.sinks), i.softcap or 0.0, layout.place(i.bias), _bias_strides(i.bias),
-        layout.place(i.out), layout.extent(i.rows),
+        i.sink_tokens, layout.operand(i.sinks), i.softcap or 0.0, layout.operand(i.bias), _bias_strides(i.bias),
+        layout.operand(i.out), layout.extent(i.rows),
     )  # fmt: skip
 
 
@@ -152,36 +152,36 @@ def _attention(i: program.AttentionInstruction, layout: Layout) -> Call:
     rounded = i.rounded and can_round(int(head_dim), i.causal, i.bias)
     return "attention", (
         _heads(layout, i.q), _heads(layout, i.k), _heads(layout, i.v), heads, i.k.shape[1], head_dim,
-        layout.place(i.seq_start), i.scale, i.causal, layout.place(i.bias), _bias_strides(i.bias), rounded,
-        layout.place(i.out), layout.extent(i.rows), layout.extent(i.seq_start.shape[0] - 1),
+        layout.operand(i.seq_start), i.scale, i.causal, layout.operand(i.bias), _bias_strides(i.bias), rounded,
+        layout.operand(i.out), layout.extent(i.rows), layout.extent(i.seq_start.shape[0] - 1),
     )  # fmt: skip
 
 
 def _gather_rows(i: program.GatherInstruction, layout: Layout) -> Call:
     return "gather_rows", (
-        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.index), i.index.dtype.itemsize == 8,
-        layout.place(i.out), layout.extent(i.x.shape[0]), layout.extent(i.rows),
+        layout.operand(i.x), i.x.strides[0], i.x.shape[1], layout.operand(i.index), i.index.dtype.itemsize == 8,
+        layout.operand(i.out), layout.extent(i.x.shape[0]), layout.extent(i.rows),
     )  # fmt: skip
 
 
 def _add(i: program.AddInstruction, layout: Layout) -> Call:
     x_stride, y_stride = (tensor.strides[-2] if tensor.dim() > 1 else 0 for tensor in (i.x, i.y))
     return "add", (
-        layout.place(i.x), x_stride, layout.place(i.y), y_stride, i.x.shape[-1], layout.place(i.out),
+        layout.operand(i.x), x_stride, layout.operand(i.y), y_stride, i.x.shape[-1], layout.operand(i.out),
         layout.extent(i.rows), layout.extent(i.y_rows), i.y.value.most_rows,
     )  # fmt: skip
 
 
 def _segment_mean(i: program.SegmentMeanInstruction, layout: Layout) -> Call:
     return "segment_mean", (
-        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.seq_start), layout.place(i.out),
+        layout.operand(i.x), i.x.strides[0], i.x.shape[1], layout.operand(i.seq_start), layout.operand(i.out),
         layout.extent(i.x.shape[0]), layout.extent(i.rows),
     )  # fmt: skip
 
 
 def _l2_normalize(i: program.UnitRowsInstruction, layout: Layout) -> Call:
     return "l2_normalize", (
-        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.out), layout.extent(i.rows),
+        layout.operand(i.x), i.x.strides[0], i.x.shape[1], layout.operand(i.out), layout.extent(i.rows),
     )  # fmt: skip
 
 
@@ -195,8 +195,8 @@ def _conv1d(i: program.ConvolutionInstruction, layout: Layout) -> Call:
         # A program must give the bits of the operation, which PyTorch computes here.
         raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} is computed by PyTorch")
     return "conv1d", (
-        layout.constant(direct_convolution.panels(weight)), kernel, outputs, layout.place(i.x), channels, i.stride,
-        i.padding[0], layout.place(i.bias), ACTIVATIONS[i.activation][0], layout.place(i.out),
+        layout.constant(direct_convolution.panels(weight)), kernel, outputs, layout.operand(i.x), channels, i.stride,
+        i.padding[0], layout.operand(i.bias), ACTIVATIONS[i.activation][0], layout.operand(i.out),
         layout.extent(i.x.shape[0]), layout.extent(i.x.shape[1]), layout.extent(i.out.shape[1]),
     )  # fmt: skip
 

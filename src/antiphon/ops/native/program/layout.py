@@ -14,7 +14,7 @@ from antiphon.ops.program.traced import Traced
 
 
 class Layout:
-    """Numbers of values: inputs, then the output, then buffers, then constants in the order in which they are placed.
+    """Numbers of values: inputs, then the output, then buffers, then constants in the order in which they are named.
 
     `constants` are read by their addresses, and `kept` are objects that the program refers to: a program holds both.
     """
@@ -28,7 +28,7 @@ class Layout:
         self.constants: list[Tensor] = []
         self.kept: list[Any] = []
 
-    def place(self, tensor: Traced | None) -> tuple[int, int]:
+    def operand(self, tensor: Traced | None) -> tuple[int, int]:
         """(value, offset in bytes), or (-1, 0) for None."""
         if tensor is None:
             return (-1, 0)
@@ -37,7 +37,7 @@ class Layout:
         return (number, tensor.offset * tensor.dtype.itemsize)
 
     def constant(self, tensor: Tensor) -> tuple[int, int]:
-        """The place of a tensor that the emitter made."""
+        """The operand for a tensor that the emitter made."""
         return (self._number(tensor, tensor), 0)
 
     def _number(self, key: object, constant: Tensor) -> int:

@@ -34,7 +34,7 @@ class Program:
         self.native = extension().Program(
             layout.num_addresses,
             [(*layout.symbols(area.symbols), area.bytes) for area in self.plan.areas],
-            [self.plan.places[id(value)] for value in self.plan.values],
+            [self.plan.locations[id(value)] for value in self.plan.values],
             [constant.data_ptr() for constant in layout.constants],
         )
         for method, arguments in emitted.calls:

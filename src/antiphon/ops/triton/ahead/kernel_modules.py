@@ -23,7 +23,7 @@ def all_kernels() -> Iterator[Any]:
 
 @cache
 def hash_kernels() -> None:
-    """Have Triton hash all kernels now, so that each has the same place in the cache on disk in every process.
+    """Have Triton hash all kernels now, so that each has the same key in the cache on disk in every process.
 
     In Triton 3.6 the hash of a kernel depends on whether functions that it calls were hashed before it.
     """

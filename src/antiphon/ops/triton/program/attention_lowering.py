@@ -39,7 +39,7 @@ def lower_heads(step: StepBuilder, i: program.HeadsInstruction) -> None:
 
 def lower_store(step: StepBuilder, i: program.StoreInstruction) -> None:
     attention = next(
-        (later for later in step.recording.instructions[step.place + 1 :]
+        (later for later in step.recording.instructions[step.index + 1 :]
          if isinstance(later, program.PagedAttentionInstruction) and later.cache is i.cache), None,
     )  # fmt: skip
     if attention is None:
@@ -49,11 +49,11 @@ def lower_store(step: StepBuilder, i: program.StoreInstruction) -> None:
 
 
 def _attention_after(step: StepBuilder, queries: Value) -> program.PagedAttentionInstruction | None:
-    places = step.readers.places(queries)
-    attention = step.recording.instructions[places[0]] if len(places) == 1 else None
+    indices = step.readers.indices(queries)
+    attention = step.recording.instructions[indices[0]] if len(indices) == 1 else None
     if not isinstance(attention, program.PagedAttentionInstruction):
         return None
-    step.fused.add(places[0])
+    step.fused.add(indices[0])
     return attention
 
 

@@ -34,7 +34,7 @@ class GroupRows:
 
 @dataclass(frozen=True)
 class DecodeInputs:
-    """What a step reads: inputs of the recording by name, and by place the row of each table."""
+    """What a step reads: inputs of the recording by name, and the row of each table by batch index."""
 
     tensors: Mapping[str, Tensor]
     table_rows: Tensor  # int32 [rows]
@@ -49,7 +49,7 @@ def padded_rows(rows: int) -> int:
 
 
 class StepBuilder:
-    """For one step of `rows` requests. `place` is the instruction that is being lowered; those in `fused` are part of
+    """For one step of `rows` requests. `index` is the instruction that is being lowered; those in `fused` are part of
     others.
     """
 
@@ -81,7 +81,7 @@ class StepBuilder:
         self.packed: dict[int, Tensor] = {}
         #: A product whose residual the norm after it adds, and that residual, by the id of their sum.
         self.sums: dict[int, tuple[Tensor, Traced]] = {}
-        self.place = 0
+        self.index = 0
         self.fused: set[int] = set()
         self._held: dict[int, list[Tensor]] = {}
 
@@ -95,40 +95,40 @@ class StepBuilder:
 
     def hold(self, tensor: Tensor, value: Value) -> Tensor:
         """Keep a tensor until the last reader of the value."""
-        self._held.setdefault(self.readers.last(value, self.place), []).append(tensor)
+        self._held.setdefault(self.readers.last(value, self.index), []).append(tensor)
         return tensor
 
     def scratch(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """A tensor that only the present instruction uses."""
         tensor = self.workspace.take(shape, dtype)
-        self._held.setdefault(self.place, []).append(tensor)
+        self._held.setdefault(self.index, []).append(tensor)
         return tensor
 
     def extend(self, value: Value, until: Value) -> None:
         """Keep a value that would be given back now until the last reader of another."""
         kept = self.tensors[id(self.readers.origin(value))]
-        for place, tensors in self._held.items():
+        for index, tensors in self._held.items():
             if any(tensor is kept for tensor in tensors):
-                later = max(place, self.readers.last(until, self.place))
-                self._held[place] = [tensor for tensor in tensors if tensor is not kept]
+                later = max(index, self.readers.last(until, self.index))
+                self._held[index] = [tensor for tensor in tensors if tensor is not kept]
                 self._held.setdefault(later, []).append(kept)
                 return
 
     def hand_over(self, value: Value, to: Value) -> bool:
-        """Let a value of the same shape and type have the place of one that nothing reads after the present
+        """Let a value of the same shape and type take the memory of one that nothing reads after the present
         instruction; false where something does.
         """
         tensor = self.tensors.get(id(value))
-        held = self._held.get(self.place, [])
+        held = self._held.get(self.index, [])
         if tensor is None or not any(kept is tensor for kept in held):
             return False
-        self._held[self.place] = [kept for kept in held if kept is not tensor]
+        self._held[self.index] = [kept for kept in held if kept is not tensor]
         self.tensors[id(to)] = self.hold(tensor, to)
         return True
 
     def release(self) -> None:
-        """Give back the places of values that nothing reads after the present instruction."""
-        for tensor in self._held.pop(self.place, ()):
+        """Give back the memory of values that nothing reads after the present instruction."""
+        for tensor in self._held.pop(self.index, ()):
             self.workspace.give_back(tensor)
 
     def tensor(self, traced: Traced) -> Tensor:

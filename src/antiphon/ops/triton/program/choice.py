@@ -59,7 +59,7 @@ def choice_launches(
 
     A negative row is padding. The tokens become the rows' last ones, and the rows grow by one. `take` gives memory that
     keeps its content between the launches; `early` launches may start while the kernel before them still runs.
-    `chain` says which places have a token of their own, and how far it is from their row's next one: their rows are
+    `chain` says which indices have a token of their own, and how far it is from their row's next one: their rows are
     left as they are.
     """
     given, offsets = chain or (rows, rows)

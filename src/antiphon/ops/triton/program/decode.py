@@ -36,9 +36,9 @@ def lower(step: StepBuilder, lowerings: Lowerings | None = None) -> Tensor:
     have run.
     """
     recording, lowerings = step.recording, lowerings or _LOWERINGS
-    for place, instruction in enumerate(recording.instructions):
-        step.place = place
-        if place not in step.fused:
+    for index, instruction in enumerate(recording.instructions):
+        step.index = index
+        if index not in step.fused:
             lowering = lowerings.get(type(instruction))
             if lowering is None:
                 raise UnrecordableError(f"{instruction.operation} has no kernel in a step")

@@ -20,12 +20,12 @@ def gather_early(recording: Recording) -> Recording:
     never, is given back as it is.
     """
     instructions = recording.instructions
-    places = [place for place, i in enumerate(instructions) if isinstance(i, program.GatherInstruction)]
-    if len(places) != 1:
+    indices = [index for index, i in enumerate(instructions) if isinstance(i, program.GatherInstruction)]
+    if len(indices) != 1:
         return recording
-    gather = instructions[places[0]]
+    gather = instructions[indices[0]]
     assert isinstance(gather, program.GatherInstruction)
-    before, after = instructions[: places[0]], instructions[places[0] + 1 :]
+    before, after = instructions[: indices[0]], instructions[indices[0] + 1 :]
     if not _is_whole(gather.x):
         return recording
     moved = _movable(before, gather, [value for i in after for value in i.reads()])

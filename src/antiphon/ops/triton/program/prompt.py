@@ -62,7 +62,7 @@ class PromptBuilder(StepBuilder):
 
     def hold_for_first(self, tensor: Tensor, value: Value) -> Tensor:
         """Keep a tensor until the first reader of the value."""
-        self._held.setdefault(self.readers.places(value)[0], []).append(tensor)
+        self._held.setdefault(self.readers.indices(value)[0], []).append(tensor)
         return tensor
 
     def sum_of(self, residual: Traced, value: Value, width: int) -> Tensor:

@@ -20,7 +20,7 @@ from antiphon.ops.triton.program.prompt import PromptBuilder
 
 
 def _heads_of(step: PromptBuilder, heads: Traced) -> tuple[Tensor, int, int]:
-    """Heads [T, heads, channels] from the place of the first one on, and elements from token to token and head to head;
+    """Heads [T, heads, channels] from the first one on, and elements from token to token and head to head;
     channels lie side by side.
     """
     tensor = step.tensor(heads)

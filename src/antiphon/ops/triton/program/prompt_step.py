@@ -83,8 +83,8 @@ class LoweredPromptStep:
         inputs = DecodeInputs(tensors, words.rows, groups)
         step = PromptBuilder(recording, tokens, len(words.logit_rows), inputs, slots, workspace, compute_type, card)
         self.launches: list[Launch | Call] = [
-            _inputs(words, store, ids, slots[name], name, pages[name], place == 0)
-            for place, name in enumerate(recording.groups)
+            _inputs(words, store, ids, slots[name], name, pages[name], index == 0)
+            for index, name in enumerate(recording.groups)
         ]
         self.logits = lower(step, _LOWERINGS)
         self.launches += step.launches

@@ -20,13 +20,13 @@ class Readers:
         for instruction in recording.instructions:
             if is_decode and isinstance(instruction, program.GatherInstruction):
                 self._aliases[id(instruction.out.value)] = instruction.x.value
-        self._places: dict[int, list[int]] = {}
-        for place, instruction in enumerate(recording.instructions):
+        self._indices: dict[int, list[int]] = {}
+        for index, instruction in enumerate(recording.instructions):
             if not (is_decode and isinstance(instruction, program.GatherInstruction)):
                 for value in instruction.reads():
-                    self._places.setdefault(id(self.origin(value)), []).append(place)
+                    self._indices.setdefault(id(self.origin(value)), []).append(index)
         if recording.output is not None:  # read after the last instruction
-            self._places.setdefault(id(self.origin(recording.output)), []).append(len(recording.instructions))
+            self._indices.setdefault(id(self.origin(recording.output)), []).append(len(recording.instructions))
 
     def origin(self, value: Value) -> Value:
         """The value that holds the contents."""
@@ -34,14 +34,14 @@ class Readers:
             value = self._aliases[id(value)]
         return value
 
-    def places(self, value: Value) -> list[int]:
+    def indices(self, value: Value) -> list[int]:
         """The numbers of the instructions that read it, in order."""
-        return self._places.get(id(self.origin(value)), [])
+        return self._indices.get(id(self.origin(value)), [])
 
     def of(self, value: Value) -> list[Instruction | None]:
         """The instructions that read it; None for the reader of the result."""
         count = len(self._instructions)
-        return [self._instructions[place] if place < count else None for place in self.places(value)]
+        return [self._instructions[index] if index < count else None for index in self.indices(value)]
 
     def products_of(self, value: Value) -> list[program.LinearInstruction]:
         """The products that read a value, if nothing else does."""
@@ -57,7 +57,7 @@ class Readers:
 
     def last(self, value: Value, now: int) -> int:
         """The last reader, from instruction `now` on, through norms that only their readers compute."""
-        last = max([now, *self.places(value)])
+        last = max([now, *self.indices(value)])
         for norm in self.norms_of(value) if self._is_decode else ():
             last = max(last, self.last(norm.out.value, now))
         return last

@@ -11,18 +11,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class StepRows:
-    """`words` int32 [rows, width]. The columns of a row are at the word numbers of `places`; `tables` give those of the
+    """`words` int32 [rows, width]. The columns of a row are at the words `offsets`; `tables` give those of the
     first entry of each cache group's block table. Seeds and output indices take two words, from an even number.
     """
 
     words: Tensor
-    places: Mapping[str, int]
+    offsets: Mapping[str, int]
     tables: Mapping[str, int]
     #: Cache groups that hold the states of an encoder.
     cross: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.words.shape[1] % 2 or any(self.places[name] % 2 for name in ("seed", "output_index")):
+        if self.words.shape[1] % 2 or any(self.offsets[name] % 2 for name in ("seed", "output_index")):
             raise ValueError("64-bit columns of rows begin at even words, and a row has an even number of them")
 
     @property
@@ -31,7 +31,7 @@ class StepRows:
 
     def column(self, name: str, dtype: torch.dtype = torch.int32) -> Tensor:
         """The array from the first row's value of a column on; the others follow every `width` words."""
-        return self.words.view(-1)[self.places[name] :].view(dtype)
+        return self.words.view(-1)[self.offsets[name] :].view(dtype)
 
     def table(self, group: str) -> Tensor:
         return self.words.view(-1)[self.tables[group] :]

@@ -24,8 +24,8 @@ from antiphon.ops.triton.program.workspace import StepWorkspace
 class StepMemory:
     """What the steps of one model share, for up to `max_rows` requests; one step runs at a time."""
 
-    rows: Tensor  # int32 [max_rows]: the row of each place of the batch, -1 for padding
-    given: Tensor  # int32 [max_rows]: of chained steps, the token of each place, -1 for its row's last
+    rows: Tensor  # int32 [max_rows]: the row of each index of the batch, -1 for padding
+    given: Tensor  # int32 [max_rows]: of chained steps, the token at each index, -1 for its row's last
     offsets: Tensor  # int32 [max_rows]: and how far it is from its row's next position
     drawn: Tensor  # int32 [max_rows]: the tokens
     inputs: Tensor  # int32 [6, max_rows]
@@ -43,8 +43,8 @@ class StepMemory:
 class LoweredDecodeStep:
     """The launches of a step of `count` tokens, in the order of `memory.rows`.
 
-    A chained step may have several tokens of a request: each has a place with its row, the token and its offset.
-    The rows of such places are not changed.
+    A chained step may have several tokens of a request: each has an index with its row, the token and its offset.
+    The rows of such tokens are not changed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LoweredDecodeStep:
              table_rows, adapters, count, store.width),
             {"BLOCK": block, "CHAINED": is_chained},
         )  # fmt: skip
-        places = [
+        slot_launches = [
             Launch(
                 "slots", row_slots, (1,),
                 (table_rows, positions, seq_lens, store.table(name), slots[name], count, store.width),
@@ -93,7 +93,7 @@ class LoweredDecodeStep:
             )
             for name in own if pages is not None
         ]  # fmt: skip
-        self.launches: list[Launch | Call] = [begin, *places, *step.launches]
+        self.launches: list[Launch | Call] = [begin, *slot_launches, *step.launches]
         if draw is Draw.NOTHING:
             self.launches.append(_growth(memory, length, count, store.width, is_chained))
         else:

@@ -1,4 +1,4 @@
-"""Memory for the values of a step: a value whose last reader has been emitted leaves its place to later ones."""
+"""Memory for the values of a step: a value whose last reader has been emitted leaves its memory to later ones."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ALIGNMENT = 256
 
 
 class StepWorkspace:
-    """Places in one array of bytes. Without an array it only counts what a step would need."""
+    """Ranges of one array of bytes. Without an array it only counts what a step would need."""
 
     def __init__(self, memory: Tensor | None) -> None:
         self._memory = memory
         self._free: dict[int, list[int]] = defaultdict(list)
-        self._places: dict[int, tuple[int, int]] = {}
+        self._ranges: dict[int, tuple[int, int]] = {}
         self.used = 0
 
     def take(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         size = -(-max(math.prod(shape) * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
-        start = self._place(size)
+        start = self._reserve(size)
         if self._memory is None:
             tensor = torch.empty(tuple(shape), dtype=dtype, device="meta")
         else:
@@ -32,32 +32,32 @@ class StepWorkspace:
                 raise ValueError(f"a step needs {start + size} bytes of workspace, not {self._memory.numel()}")
             flat = self._memory[start : start + math.prod(shape) * dtype.itemsize]
             tensor = flat.view(dtype).view(tuple(shape))
-        self._places[id(tensor)] = (start, size)
+        self._ranges[id(tensor)] = (start, size)
         return tensor
 
     def give_back(self, tensor: Tensor) -> None:
         """The tensor is read by nothing that follows."""
-        self._leave(*self._places.pop(id(tensor)))
+        self._release(*self._ranges.pop(id(tensor)))
 
-    def _place(self, size: int) -> int:
-        """Where so many bytes begin: a place of that size that was left, else the end."""
+    def _reserve(self, size: int) -> int:
+        """Where so many bytes begin: a range of that size that was released, else the end."""
         if self._free[size]:
             return self._free[size].pop()
         start, self.used = self.used, self.used + size
         return start
 
-    def _leave(self, start: int, size: int) -> None:
+    def _release(self, start: int, size: int) -> None:
         self._free[size].append(start)
 
 
 class CompactWorkspace(StepWorkspace):
-    """Places that were left are joined and divided, for steps whose values are large and of many sizes."""
+    """Ranges that were released are joined and divided, for steps whose values are large and of many sizes."""
 
     def __init__(self, memory: Tensor | None) -> None:
         super().__init__(memory)
         self._gaps: list[tuple[int, int]] = []  # begin and end of each, in order
 
-    def _place(self, size: int) -> int:
+    def _reserve(self, size: int) -> int:
         """In the smallest gap that has room, else at the end, beginning with the gap before it if there is one."""
         fitting = [(end - start, start, end) for start, end in self._gaps if end - start >= size]
         if fitting:
@@ -70,7 +70,7 @@ class CompactWorkspace(StepWorkspace):
         self.used = start + size
         return start
 
-    def _leave(self, start: int, size: int) -> None:
+    def _release(self, start: int, size: int) -> None:
         end = start + size
         for gap in [gap for gap in self._gaps if gap[1] == start or gap[0] == end]:
             self._gaps.remove(gap)

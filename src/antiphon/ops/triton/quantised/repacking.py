@@ -119,8 +119,8 @@ def _words(codes: Tensor, form: BlockForm) -> Tensor:
     per_byte = 8 // form.high_bits
     fields = (codes >> 4).view(-1, BLOCK // per_byte, per_byte)
     high = fields[..., 0].clone()
-    for place in range(1, per_byte):
-        high |= fields[..., place] << place * form.high_bits
+    for index in range(1, per_byte):
+        high |= fields[..., index] << index * form.high_bits
     return torch.cat((low, _rotated(high)), dim=1)
 
 

@@ -9,10 +9,10 @@ from torch import Tensor
 def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
     bins, _, width = basis.shape
     half, batch = width // 2, len(source)
-    # The place of every sample of the mirrored rows; what is beyond a row's end is masked afterwards.
-    place = torch.arange(-half, source.shape[1] + half, device=source.device).abs()
+    # The index of every sample of the mirrored rows; what is beyond a row's end is masked afterwards.
+    index = torch.arange(-half, source.shape[1] + half, device=source.device).abs()
     last = (lengths - 1)[:, None]
-    mirrored = (last - (last - place).abs()).clamp(min=0)
+    mirrored = (last - (last - index).abs()).clamp(min=0)
     pieces = source.gather(1, mirrored).unfold(1, width, hop)  # [B, frames, width]
     spectrum = pieces.reshape(-1, width) @ basis[:, 0].T
     real, imaginary = spectrum.view(batch, -1, bins).split(bins // 2, dim=-1)

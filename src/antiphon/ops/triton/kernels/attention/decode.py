@@ -149,9 +149,9 @@ def decode_attention(
     acc = tl.zeros((GROUP, DB), tl.float32)
     if NEW and split == SPLITS - 1 and length > 0:
         own_entry = tl.load(table + position // PAGE)
-        k_place = own + (H + head) * D
-        new_k = tl.load(k_place + rd, mask=in_d, other=0.0).to(tl.float32)
-        k_pair = tl.load(k_place + pair, mask=in_d, other=0.0).to(tl.float32)
+        k_own = own + (H + head) * D
+        new_k = tl.load(k_own + rd, mask=in_d, other=0.0).to(tl.float32)
+        k_pair = tl.load(k_own + pair, mask=in_d, other=0.0).to(tl.float32)
         new_v = tl.load(own + (H + HK + head) * D + rd, mask=in_d, other=0.0).to(tl.float32)
         k_factor = 1.0
         if NORM:
@@ -193,10 +193,10 @@ def decode_attention(
         else:
             tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
     else:
-        place = (request * H + head * G + rg) * SPLITS + split
-        tl.store(partial + place[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
-        tl.store(tops + place, top, mask=in_g)
-        tl.store(totals + place, total, mask=in_g)
+        part = (request * H + head * G + rg) * SPLITS + split
+        tl.store(partial + part[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
+        tl.store(tops + part, top, mask=in_g)
+        tl.store(totals + part, total, mask=in_g)
         tl.debug_barrier()
         counter = counters + request * HK + head
         if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
@@ -218,12 +218,12 @@ def _combine(
     rd = tl.arange(0, DB)
     rh = tl.arange(0, HEADS)
     rs = tl.arange(0, triton.next_power_of_2(SPLITS))
-    place = (first + head + rh)[:, None] * SPLITS + rs[None, :]
+    part = (first + head + rh)[:, None] * SPLITS + rs[None, :]
     in_h = rh < left
     known = in_h[:, None] & (rs < SPLITS)[None, :]
-    at = partial + place[:, :, None].to(tl.int64) * D + rd[None, None, :]
-    top = tl.load(tops + place, mask=known, other=UNSEEN, cache_modifier=".cg")
-    parts_total = tl.load(totals + place, mask=known, other=0.0, cache_modifier=".cg")
+    at = partial + part[:, :, None].to(tl.int64) * D + rd[None, None, :]
+    top = tl.load(tops + part, mask=known, other=UNSEEN, cache_modifier=".cg")
+    parts_total = tl.load(totals + part, mask=known, other=0.0, cache_modifier=".cg")
     parts = tl.load(at, mask=known[:, :, None] & (rd < D)[None, None, :], other=0.0, cache_modifier=".cg")
     weight = tl.exp(top - tl.max(top, 1)[:, None])
     total = tl.sum(weight * parts_total, 1)
@@ -242,6 +242,6 @@ def _pack_heads(
 ):  # fmt: skip
     """Pack the results [HEADS, D] of the heads from `head` on, of which `left` exist."""
     EACH: tl.constexpr = D // 32
-    place = tl.arange(0, HEADS * EACH)
+    block = tl.arange(0, HEADS * EACH)
     blocks = tl.reshape(values, (HEADS * EACH, 32))
-    store_packed(blocks, blocks, head * EACH + place, place < left * EACH, packed, packed_bytes, BLOCKS, False)
+    store_packed(blocks, blocks, head * EACH + block, block < left * EACH, packed, packed_bytes, BLOCKS, False)

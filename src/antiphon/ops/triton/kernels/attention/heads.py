@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.attention.fp8 import to_e4m3
-from antiphon.ops.triton.kernels.attention.pages import SCALE_CHANNELS, token_places
+from antiphon.ops.triton.kernels.attention.pages import SCALE_CHANNELS, token_elements
 
 
 @triton.jit
@@ -17,15 +17,15 @@ def _prepared(x, gain, angles, position, stride, first, count, eps, D: tl.conste
     rh = tl.arange(0, HB)
     rd = tl.arange(0, DB)
     inside = (rh < count)[:, None] & (rd < D)[None, :]
-    places = x + first + rh[:, None] * stride
-    wide = tl.load(places + rd[None, :], mask=inside, other=0.0).to(tl.float32)
+    source = x + first + rh[:, None] * stride
+    wide = tl.load(source + rd[None, :], mask=inside, other=0.0).to(tl.float32)
     factor = tl.full((HB,), 1.0, tl.float32)
     if NORM:
         factor = 1.0 / tl.sqrt(tl.sum(wide * wide, 1) / D + eps)
         wide *= tl.load(gain + rd, mask=rd < D, other=0.0).to(tl.float32)[None, :]
     if ROTATED > 0:
         pair = tl.where(rd < HALF, rd + HALF, tl.where(rd < ROTATED, rd - HALF, rd))
-        turned = tl.load(places + pair[None, :], mask=inside, other=0.0).to(tl.float32)
+        turned = tl.load(source + pair[None, :], mask=inside, other=0.0).to(tl.float32)
         if NORM:
             turned *= tl.load(gain + pair, mask=rd < D, other=0.0).to(tl.float32)[None, :]
         angle = angles + position * ROTATED + tl.where(rd < HALF, rd, rd - HALF)
@@ -48,7 +48,7 @@ def store_heads(pages, scales, slot, base, scale_base, x, count, FIRST: tl.const
     rd = tl.arange(0, DB)
     entry, token = slot // PAGE, slot % PAGE
     inside = (rh < count)[:, None] & (rd < WIDTH)[None, :]
-    place = pages + token_places(entry, token, rh, base, PAGE, D, BYTES)[:, None] + FIRST + rd[None, :]
+    at = pages + token_elements(entry, token, rh, base, PAGE, D, BYTES)[:, None] + FIRST + rd[None, :]
     if pages.dtype.element_ty == tl.int8:
         grouped = tl.reshape(x, (HB, DB // SCALE_CHANNELS, SCALE_CHANNELS))
         scale = (tl.max(tl.abs(grouped), 2) / 127.0).to(tl.float16)
@@ -57,15 +57,15 @@ def store_heads(pages, scales, slot, base, scale_base, x, count, FIRST: tl.const
         # Adding and subtracting 1.5 * 2 ** 23 rounds to the nearest whole number, ties to even.
         rounded = (grouped * inverse[:, :, None] + 12582912.0) - 12582912.0
         rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
-        tl.store(place, tl.reshape(rounded, (HB, DB)).to(tl.int8), mask=inside)
+        tl.store(at, tl.reshape(rounded, (HB, DB)).to(tl.int8), mask=inside)
         groups = tl.arange(0, DB // SCALE_CHANNELS)
         known = (rh < count)[:, None] & (groups < WIDTH // SCALE_CHANNELS)[None, :]
-        target = scales + token_places(entry, token, rh, scale_base, PAGE, D // SCALE_CHANNELS, 2)[:, None]
+        target = scales + token_elements(entry, token, rh, scale_base, PAGE, D // SCALE_CHANNELS, 2)[:, None]
         tl.store(target + FIRST // SCALE_CHANNELS + groups[None, :], scale, mask=known)
     elif pages.dtype.element_ty == tl.uint8:
-        tl.store(place, to_e4m3(x), mask=inside)
+        tl.store(at, to_e4m3(x), mask=inside)
     else:
-        tl.store(place, x.to(pages.dtype.element_ty), mask=inside)
+        tl.store(at, x.to(pages.dtype.element_ty), mask=inside)
 
 
 @triton.jit

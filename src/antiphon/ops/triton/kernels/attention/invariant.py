@@ -21,7 +21,7 @@ def _tile(
     tiles, query_start, seq_lens, tile,
     CAUSAL: tl.constexpr, TOKENS: tl.constexpr, G: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries: its request, place in the batch, place among the shared heads, whether each is a query,
+    """A tile of queries: its request, index in the batch, index among the shared heads, whether each is a query,
     position, the position of the first, and how many tokens some of them sees."""
     request = tl.load(tiles + 2 * tile)
     known = tl.maximum(request, 0)
@@ -97,7 +97,7 @@ def _join(acc, top, total, part_acc, part_top, part_total):
 
 
 @triton.jit
-def _store(out, acc, top, total, sinks, place, head, group, valid, H: tl.constexpr, SHARED: tl.constexpr,
+def _store(out, acc, top, total, sinks, query, head, group, valid, H: tl.constexpr, SHARED: tl.constexpr,
            D: tl.constexpr, DB: tl.constexpr, SINKS: tl.constexpr):  # fmt: skip
     """The result of a tile from its sums."""
     rd = tl.arange(0, DB)
@@ -108,7 +108,7 @@ def _store(out, acc, top, total, sinks, place, head, group, valid, H: tl.constex
         total = total * fade + tl.exp2((sink - higher) * _LOG2_E)
         acc = acc * fade[:, None]
     acc = acc / tl.where(total > 0, total, 1.0)[:, None]
-    row = (place * H + head * SHARED + group) * D
+    row = (query * H + head * SHARED + group) * D
     inside = valid[:, None] & (rd < D)[None, :]
     tl.store(out + row[:, None] + rd[None, :], acc.to(out.dtype.element_ty), mask=inside)
 
@@ -125,20 +125,20 @@ def invariant_attention(
 ):  # fmt: skip
     """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
-    A program computes TOKENS queries of one request, from place tiles[t, 1] of its chunk, for the heads that share a
+    A program computes TOKENS queries of one request, from position tiles[t, 1] of its chunk, for the heads that share a
     key head (G is their number, rounded up to a power of two). A negative request is none. With SPLITS > 1 the parts
     are divided among that many programs, which leave their sums for `join_parts`. With a WINDOW all is one part.
     """
     tile, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     SHARED: tl.constexpr = H // HK
     ROWS: tl.constexpr = TOKENS * G
-    request, place, group, valid, position, earliest, limit = _tile(
+    request, query, group, valid, position, earliest, limit = _tile(
         tiles, query_start, seq_lens, tile, CAUSAL, TOKENS, G, SHARED
     )
     table = tables + tl.load(rows + request).to(tl.int64) * table_stride
     rd = tl.arange(0, DB)
     inside = valid[:, None] & (rd < D)[None, :]
-    own = queries + (place * query_stride + (head * SHARED + group) * D)[:, None] + rd[None, :]
+    own = queries + (query * query_stride + (head * SHARED + group) * D)[:, None] + rd[None, :]
     wide = tl.load(own, mask=inside, other=0.0).to(tl.float32) * scale
     if BALANCED:
         wide *= tl.load(balance + head * D + rd, mask=rd < D, other=1.0)[None, :]
@@ -154,7 +154,7 @@ def invariant_attention(
             key_base, value_base, key_scale_base, value_scale_base, head, softcap,
             CAUSAL, WINDOW, SINK_TOKENS, SOFTCAP, PAGE, D, DB, ROWS, BT, STAGES,
         )  # fmt: skip
-        _store(out, acc, top, total, sinks, place, head, group, valid, H, SHARED, D, DB, SINKS)
+        _store(out, acc, top, total, sinks, query, head, group, valid, H, SHARED, D, DB, SINKS)
     else:
         acc = tl.zeros((ROWS, DB), tl.float32)
         top = tl.full((ROWS,), UNSEEN, tl.float32)
@@ -170,12 +170,12 @@ def invariant_attention(
             if SPLITS == 1:
                 acc, top, total = _join(acc, top, total, part_acc, part_top, part_total)
             else:
-                at = (place * H + head * SHARED + group) * max_parts + part
+                at = (query * H + head * SHARED + group) * max_parts + part
                 tl.store(partial + at[:, None] * D + rd[None, :], part_acc, mask=inside)
                 tl.store(tops + at, part_top, mask=valid)
                 tl.store(totals + at, part_total, mask=valid)
         if SPLITS == 1:
-            _store(out, acc, top, total, sinks, place, head, group, valid, H, SHARED, D, DB, SINKS)
+            _store(out, acc, top, total, sinks, query, head, group, valid, H, SHARED, D, DB, SINKS)
 
 
 @triton.jit(do_not_specialize=["max_parts"])
@@ -188,16 +188,16 @@ def join_parts(
     tile, head = tl.program_id(0), tl.program_id(1)
     SHARED: tl.constexpr = H // HK
     ROWS: tl.constexpr = TOKENS * G
-    _, place, group, valid, _, _, limit = _tile(tiles, query_start, seq_lens, tile, CAUSAL, TOKENS, G, SHARED)
+    _, query, group, valid, _, _, limit = _tile(tiles, query_start, seq_lens, tile, CAUSAL, TOKENS, G, SHARED)
     rd = tl.arange(0, DB)
     inside = valid[:, None] & (rd < D)[None, :]
     acc = tl.zeros((ROWS, DB), tl.float32)
     top = tl.full((ROWS,), UNSEEN, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for part in range(tl.cdiv(limit, PART)):
-        at = (place * H + head * SHARED + group) * max_parts + part
+        at = (query * H + head * SHARED + group) * max_parts + part
         part_acc = tl.load(partial + at[:, None] * D + rd[None, :], mask=inside, other=0.0)
         part_top = tl.load(tops + at, mask=valid, other=UNSEEN)
         part_total = tl.load(totals + at, mask=valid, other=0.0)
         acc, top, total = _join(acc, top, total, part_acc, part_top, part_total)
-    _store(out, acc, top, total, sinks, place, head, group, valid, H, SHARED, D, DB, SINKS)
+    _store(out, acc, top, total, sinks, query, head, group, valid, H, SHARED, D, DB, SINKS)

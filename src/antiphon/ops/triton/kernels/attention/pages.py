@@ -14,7 +14,7 @@ UNIT = tl.constexpr(256)
 
 
 @triton.jit
-def token_places(entry, token, head, base, PAGE: tl.constexpr, WIDTH: tl.constexpr, BYTES: tl.constexpr):
+def token_elements(entry, token, head, base, PAGE: tl.constexpr, WIDTH: tl.constexpr, BYTES: tl.constexpr):
     """The element at which a token's `WIDTH` values of a head begin, in a region `base` elements into its block."""
     return entry.to(tl.int64) * (UNIT // BYTES) + base + (head * PAGE + token % PAGE) * WIDTH
 
@@ -29,13 +29,13 @@ def load_tile(
     Pages of uint8 are e4m3, for cards without instructions for it.
     """
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
-    start = token_places(entry, token, head, base, PAGE, D, BYTES)
+    start = token_elements(entry, token, head, base, PAGE, D, BYTES)
     inside = mask[:, None]
     if not EVEN:
         inside = inside & (channels < D)[None, :]
     tile = tl.load(pages + start[:, None] + channels[None, :], mask=inside, other=0.0)
     if pages.dtype.element_ty == tl.int8:
-        group = token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2)
+        group = token_elements(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2)
         scale = tl.load(scales + group[:, None] + (channels // SCALE_CHANNELS)[None, :], mask=inside, other=0.0)
         return (tile.to(tl.float32) * scale.to(tl.float32)).to(to)
     if pages.dtype.element_ty == tl.uint8:
@@ -50,7 +50,7 @@ def store_token(
 ):  # fmt: skip
     """Write the channels x [DB] of one token and head; returns them as they will be read, in fp32."""
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
-    place = pages + token_places(entry, token, head, base, PAGE, D, BYTES) + channels
+    target = pages + token_elements(entry, token, head, base, PAGE, D, BYTES) + channels
     if pages.dtype.element_ty == tl.int8:
         grouped = tl.reshape(x, (DB // SCALE_CHANNELS, SCALE_CHANNELS))
         scale = (tl.max(tl.abs(grouped), 1) / 127.0).to(tl.float16)
@@ -59,15 +59,15 @@ def store_token(
         # Adding and subtracting 1.5 * 2 ** 23 rounds to the nearest whole number, ties to even.
         rounded = (grouped * inverse[:, None] + 12582912.0) - 12582912.0
         rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
-        tl.store(place, tl.reshape(rounded, (DB,)).to(tl.int8), mask=channels < D)
+        tl.store(target, tl.reshape(rounded, (DB,)).to(tl.int8), mask=channels < D)
         groups = tl.arange(0, DB // SCALE_CHANNELS)
-        scale_place = scales + token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2) + groups
-        tl.store(scale_place, scale, mask=groups < D // SCALE_CHANNELS)
+        scale_target = scales + token_elements(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2) + groups
+        tl.store(scale_target, scale, mask=groups < D // SCALE_CHANNELS)
         return tl.reshape(rounded * wide[:, None], (DB,))
     if pages.dtype.element_ty == tl.uint8:
         codes = to_e4m3(x)
-        tl.store(place, codes, mask=channels < D)
+        tl.store(target, codes, mask=channels < D)
         return from_e4m3(codes)
     stored = x.to(pages.dtype.element_ty)
-    tl.store(place, stored, mask=channels < D)
+    tl.store(target, stored, mask=channels < D)
     return stored.to(tl.float32)

@@ -77,7 +77,7 @@ def prefill_attention(
 ):  # fmt: skip
     """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
-    A program computes TOKENS queries of one request, from place tiles[t, 1] of its chunk, for the heads that share a
+    A program computes TOKENS queries of one request, from position tiles[t, 1] of its chunk, for the heads that share a
     key head (G is their number, rounded up to a power of two). A negative request is none. The last tiles, which see
     the most tokens, begin first. `scale` is positive.
     """
@@ -98,8 +98,8 @@ def prefill_attention(
     rd = tl.arange(0, DB)
     valid = (local < count) & (group < SHARED)
     inside = valid[:, None] & (rd < D)[None, :]
-    place = (begin + local).to(tl.int64) * query_stride + (head * SHARED + group) * D
-    q = tl.load(queries + place[:, None] + rd[None, :], mask=inside, other=0.0)
+    element = (begin + local).to(tl.int64) * query_stride + (head * SHARED + group) * D
+    q = tl.load(queries + element[:, None] + rd[None, :], mask=inside, other=0.0)
     if BALANCED:
         q = q.to(tl.float32) * tl.load(balance + head * D + rd, mask=rd < D, other=1.0)[None, :]
     q = q.to(out.dtype.element_ty)

@@ -16,9 +16,9 @@ def _rotated(x, gain, cos, sin, count, eps, D: tl.constexpr, HALFB: tl.constexpr
     heads = tl.arange(0, HB)[:, None]
     channels = tl.arange(0, HALFB)[None, :]
     inside = (heads < count) & (channels < HALF)
-    places = x + heads * D + channels
-    low = tl.load(places, mask=inside, other=0.0).to(tl.float32)
-    high = tl.load(places + HALF, mask=inside, other=0.0).to(tl.float32)
+    source = x + heads * D + channels
+    low = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(source + HALF, mask=inside, other=0.0).to(tl.float32)
     if NORM:
         factor = 1.0 / tl.sqrt(tl.sum(low * low + high * high, 1) / D + eps)
         low *= tl.load(gain + channels, mask=channels < HALF, other=0.0).to(tl.float32) * factor[:, None]

@@ -18,9 +18,9 @@ def paged_scores(
     """out [heads, num_queries, width], fp32: the scores of head chosen[h] of each query over the cached tokens of
     request requests[query]. Past the end of a request, and without one (-1), they are minus infinity.
     """
-    query, place, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    query, index, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     request = tl.load(requests + query)
-    head = tl.load(chosen + place)
+    head = tl.load(chosen + index)
     known = request >= 0
     length = tl.load(seq_lens + request, mask=known, other=0)
     row = tl.load(rows + request, mask=known, other=0).to(tl.int64)
@@ -36,5 +36,5 @@ def paged_scores(
         keys, key_scales, entry, token, head // SHARED, key_base, key_scale_base, mask, rd, tl.float32, PAGE, D, DB == D
     )
     scores = tl.where(mask, tl.sum(k * own[None, :], 1), float("-inf"))
-    target = out + (place * num_queries + query).to(tl.int64) * width + token
+    target = out + (index * num_queries + query).to(tl.int64) * width + token
     tl.store(target, scores, mask=token < width)

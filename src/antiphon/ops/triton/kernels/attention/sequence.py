@@ -15,7 +15,7 @@ def sequence_attention(
     SHARED: tl.constexpr, H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, CAUSAL: tl.constexpr, BIAS: tl.constexpr,
     BM: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """out [T, H, D]: a program computes BM queries of one head, from place tiles[t, 1] of sequence tiles[t, 0].
+    """out [T, H, D]: a program computes BM queries of one head, from position tiles[t, 1] of sequence tiles[t, 0].
 
     A negative sequence is none. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the
     scores.
@@ -51,8 +51,8 @@ def sequence_attention(
         scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")
         seen = known[None, :] & (rm < length)[:, None]
         if BIAS:
-            place = bias + head * bias_stride + rm[:, None] * bias_row_stride + token[None, :]
-            scores += tl.load(place, mask=seen, other=0.0)
+            source = bias + head * bias_stride + rm[:, None] * bias_row_stride + token[None, :]
+            scores += tl.load(source, mask=seen, other=0.0)
         if CAUSAL:
             seen = seen & (token[None, :] <= rm[:, None])
         scores = tl.where(seen, scores, UNSEEN)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def list_tiles(starts, tiles, first, num_requests, num_tiles, TOKENS, REQUESTS: tl.constexpr, BLOCK: tl.constexpr):
-    """tiles[t] = (request, place of its first query), for the requests from `first`; the rest of the list is -1.
+    """tiles[t] = (request, position of its first query), for the requests from `first`; the rest of the list is -1.
 
     Request r has the queries starts[r] to starts[r + 1]. A program writes the tiles of one request, the last program
     the rest. REQUESTS is not less than `num_requests`, the number of all requests.
@@ -26,7 +26,7 @@ def list_tiles(starts, tiles, first, num_requests, num_tiles, TOKENS, REQUESTS: 
         high = num_tiles
         owner = -1
     for start in range(low, high, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        inside = place < high
-        tl.store(tiles + 2 * place, tl.zeros((BLOCK,), tl.int32) + owner, mask=inside)
-        tl.store(tiles + 2 * place + 1, (place - low) * TOKENS, mask=inside)
+        index = start + tl.arange(0, BLOCK)
+        inside = index < high
+        tl.store(tiles + 2 * index, tl.zeros((BLOCK,), tl.int32) + owner, mask=inside)
+        tl.store(tiles + 2 * index + 1, (index - low) * TOKENS, mask=inside)

@@ -21,7 +21,7 @@ def invariant_product(
     """y [rows, N] = activation(x [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     A program computes BM rows and BN columns. An element is one chain of multiply-accumulate instructions from the
-    first of the K columns to the last: neither BM, BN nor the place of a row in its tile changes it.
+    first of the K columns to the last: neither BM, BN nor the index of a row in its tile changes it.
     """
     row_tiles = tl.cdiv(rows, BM)
     COLUMN_TILES: tl.constexpr = (N + BN - 1) // BN
@@ -51,8 +51,8 @@ def invariant_product(
     acc = activate(acc, ACTIVATION)
     if GATED:
         acc *= up
-    place = rm[:, None].to(tl.int64) * N + rn[None, :]
+    element = rm[:, None].to(tl.int64) * N + rn[None, :]
     stored = in_m[:, None] & in_n[None, :]
     if RESIDUAL:
-        acc += tl.load(residual + place, mask=stored, other=0.0).to(tl.float32)
-    tl.store(y + place, acc.to(y.dtype.element_ty), mask=stored)
+        acc += tl.load(residual + element, mask=stored, other=0.0).to(tl.float32)
+    tl.store(y + element, acc.to(y.dtype.element_ty), mask=stored)

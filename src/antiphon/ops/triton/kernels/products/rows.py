@@ -50,10 +50,10 @@ def row_product(
         gain = tl.load(next_gain + rn).to(tl.float32)
     wait(PDL)
     # What the end of the product needs is loaded at once: a load there would be waited for.
-    place = rm[None, :] * N + rn[:, None]
+    element = rm[None, :] * N + rn[:, None]
     added = tl.zeros((BN, ROWS), tl.float32)
     if RESIDUAL:
-        added = tl.load(residual + place)
+        added = tl.load(residual + element)
     PARTS: tl.constexpr = triton.next_power_of_2(max(NORM_PARTS, 1))
     own_squares = tl.zeros((PARTS, ROWS), tl.float32)
     if NORM_PARTS > 0:
@@ -100,7 +100,7 @@ def row_product(
         if GATED:
             acc *= up + up_bias[:, None]
         acc += added
-        tl.store(y + place, acc.to(y.dtype.element_ty))
+        tl.store(y + element, acc.to(y.dtype.element_ty))
         if SCALED:
-            tl.store(y_scaled + place, (acc * gain[:, None]).to(y_scaled.dtype.element_ty))
+            tl.store(y_scaled + element, (acc * gain[:, None]).to(y_scaled.dtype.element_ty))
             tl.store(next_squares + pn * ROWS + rm, tl.sum(acc * acc, 0))

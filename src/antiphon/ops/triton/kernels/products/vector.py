@@ -46,10 +46,10 @@ def vector_product(
         if GATED:
             b_up = tl.load(bias + N + rn, mask=in_n, other=0.0).to(tl.float32)
     wait(PDL)
-    place = rm[:, None] * N + rn[None, :]
+    element = rm[:, None] * N + rn[None, :]
     added = tl.zeros((ROWS, BN), tl.float32)
     if RESIDUAL:
-        added = tl.load(residual + place, mask=in_n[None, :], other=0.0)
+        added = tl.load(residual + element, mask=in_n[None, :], other=0.0)
     squares = tl.zeros((ROWS, BK), tl.float32)
     sums = tl.zeros((ROWS, BN, BK), tl.float32)
     up_sums = tl.zeros((ROWS, BN, BK), tl.float32)
@@ -113,4 +113,4 @@ def vector_product(
         acc *= up
     if RESIDUAL:
         acc += added
-    tl.store(y + place, acc.to(y.dtype.element_ty), mask=in_n[None, :])
+    tl.store(y + element, acc.to(y.dtype.element_ty), mask=in_n[None, :])

@@ -90,9 +90,9 @@ def packed_word(packed, WORD: tl.constexpr, block, inside, BLOCKS: tl.constexpr)
 def add_products(sums, codes, x):
     """sums + the products of four unsigned bytes with four signed ones."""
     if INTERPRETED:
-        for place in tl.static_range(4):
-            code = ((codes >> (8 * place)) & 0xFF).to(tl.int32)
-            sums += code * ((x << (24 - 8 * place)) >> 24)
+        for byte in tl.static_range(4):
+            code = ((codes >> (8 * byte)) & 0xFF).to(tl.int32)
+            sums += code * ((x << (24 - 8 * byte)) >> 24)
         return sums
     return tl.inline_asm_elementwise(
         "dp4a.u32.s32 $0, $1, $2, $3;", "=r,r,r,r", [codes, x, sums], dtype=tl.int32, is_pure=True, pack=1

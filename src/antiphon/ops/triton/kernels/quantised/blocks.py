@@ -108,11 +108,11 @@ def load_blocks(words, scales, factors, block, row, inside, TILES: tl.constexpr,
     if PLANES > 6:
         w6 = _plane(at, 6, inside)
         w7 = _plane(at, 7, inside)
-    place = tile.to(tl.int64) * TILES + group
-    scale = tl.load(scales + (place * (GROUP * WIDTH) + within), mask=inside, other=0, eviction_policy="evict_first")
+    index = tile.to(tl.int64) * TILES + group
+    scale = tl.load(scales + (index * (GROUP * WIDTH) + within), mask=inside, other=0, eviction_policy="evict_first")
     factor = scale
     if (SCALE == SIX_BITS) | (SCALE == SIGNED):
-        factor = tl.load(factors + (place * WIDTH + lane), mask=inside, other=0, eviction_policy="evict_first")
+        factor = tl.load(factors + (index * WIDTH + lane), mask=inside, other=0, eviction_policy="evict_first")
     return w0, w1, w2, w3, w4, w5, w6, w7, scale, factor
 
 

@@ -23,8 +23,8 @@ def expand_blocks(
     tile = load_blocks(words, scales, factors, rb[:, None], rn[None, :], inside, TILES, LOW + HIGH, SCALE)
     values = all_values(tile, LOW, HIGH, OFFSET, SCALE).to(out.dtype.element_ty)
     element = tl.arange(0, 32)
-    place = rn.to(tl.int64)[None, :, None] * K + (rb[:, None, None] * 32 + element[None, None, :])
-    tl.store(out + place, values, mask=inside[:, :, None])
+    at = rn.to(tl.int64)[None, :, None] * K + (rb[:, None, None] * 32 + element[None, None, :])
+    tl.store(out + at, values, mask=inside[:, :, None])
 
 
 @triton.jit
@@ -51,9 +51,9 @@ def gather_blocks(
     )  # fmt: skip
     values = tl.reshape(all_values(tile, LOW, HIGH, OFFSET, SCALE), (BLOCKS, 32)) * scale
     column = rb[:, None] * 32 + tl.arange(0, 32)[None, :]
-    place = token.to(tl.int64) * K + column
-    tl.store(out + place, values.to(out.dtype.element_ty), mask=column < K)
+    at = token.to(tl.int64) * K + column
+    tl.store(out + at, values.to(out.dtype.element_ty), mask=column < K)
     if SCALED:
         weight = tl.load(gain + column, mask=column < K, other=0.0).to(tl.float32)
-        tl.store(scaled + place, (values * weight).to(scaled.dtype.element_ty), mask=column < K)
+        tl.store(scaled + at, (values * weight).to(scaled.dtype.element_ty), mask=column < K)
         tl.store(squares + token, tl.sum(tl.sum(values * values, 1), 0))

@@ -69,11 +69,11 @@ def fp8_vector_product(
     acc = activate(acc, ACTIVATION)
     if GATED:
         acc *= up
-    place = rm[:, None] * N + rn[None, :]
+    element = rm[:, None] * N + rn[None, :]
     present = in_n[None, :] & (rm < rows)[:, None]
     if RESIDUAL:
-        acc += tl.load(residual + place, mask=present, other=0.0).to(tl.float32)
-    tl.store(y + place, acc.to(y.dtype.element_ty), mask=present)
+        acc += tl.load(residual + element, mask=present, other=0.0).to(tl.float32)
+    tl.store(y + element, acc.to(y.dtype.element_ty), mask=present)
 
 
 @triton.jit

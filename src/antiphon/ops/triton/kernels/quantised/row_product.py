@@ -122,11 +122,11 @@ def _finish(
     acc = activate(acc, ACTIVATION)
     if GATED:
         acc *= up
-    place = rm[None, :] * STRIDE + rn[:, None]
+    element = rm[None, :] * STRIDE + rn[:, None]
     if RESIDUAL:
-        acc += tl.load(residual + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + place, acc.to(y.dtype.element_ty), mask=inside)
+        acc += tl.load(residual + element, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + element, acc.to(y.dtype.element_ty), mask=inside)
     if SCALED:
         scaled = acc * tl.load(next_gain + rn, mask=in_n, other=0.0).to(tl.float32)[:, None]
-        tl.store(y_scaled + place, scaled.to(y_scaled.dtype.element_ty), mask=inside)
+        tl.store(y_scaled + element, scaled.to(y_scaled.dtype.element_ty), mask=inside)
         tl.store(next_squares + pn * ROWS + rm, tl.sum(tl.where(inside, acc * acc, 0.0), 0))

@@ -25,9 +25,9 @@ def gather_scaled(
     number = tl.load(ids + row).to(tl.int64)
     present = tl.where(inside, number, -1) >= 0
     values = tl.load(table + number * WIDTH + columns, mask=present, other=0.0).to(tl.float32) * scale
-    place = row.to(tl.int64) * WIDTH + columns
-    tl.store(out + place, values.to(out.dtype.element_ty), mask=inside)
+    element = row.to(tl.int64) * WIDTH + columns
+    tl.store(out + element, values.to(out.dtype.element_ty), mask=inside)
     if SCALED:
         weight = tl.load(gain + columns, mask=inside, other=0.0).to(tl.float32)
-        tl.store(scaled + place, (values * weight).to(scaled.dtype.element_ty), mask=inside)
+        tl.store(scaled + element, (values * weight).to(scaled.dtype.element_ty), mask=inside)
         tl.store(squares + row, tl.sum(values * values, 0))

@@ -30,8 +30,8 @@ def norm_rows(
     source = x + (outer * x_stride + within * x_inner_stride)[:, None] + columns
     wide = tl.load(source, mask=inside, other=0.0).to(tl.float32)
     if RESIDUAL:
-        place = residual + (outer * residual_stride + within * residual_inner_stride)[:, None] + columns
-        wide += tl.load(place, mask=inside, other=0.0).to(tl.float32)
+        beside = residual + (outer * residual_stride + within * residual_inner_stride)[:, None] + columns
+        wide += tl.load(beside, mask=inside, other=0.0).to(tl.float32)
         tl.store(total + row[:, None] * WIDTH + columns, wide.to(total.dtype.element_ty), mask=inside)
     if CENTRED:
         wide = tl.where(inside, wide - (tl.sum(wide, 1) / WIDTH)[:, None], 0.0)

@@ -20,18 +20,18 @@ def prompt_inputs(
     The FIRST group's launch also writes the ids (-1 for padding), and adds to the length of each request's row the
     tokens that it computes. REQUESTS is not less than `requests`. Rows are `stride` words apart.
     """
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < tokens
-    token = tl.load(given + place, mask=inside, other=-2)
-    row = tl.load(token_rows + place, mask=inside, other=0).to(tl.int64)
-    position = tl.load(positions + place, mask=inside, other=0)
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < tokens
+    token = tl.load(given + index, mask=inside, other=-2)
+    row = tl.load(token_rows + index, mask=inside, other=0).to(tl.int64)
+    position = tl.load(positions + index, mask=inside, other=0)
     used = token != PADDING
     entry = tl.load(table + row * stride + position // PAGE, mask=used, other=0).to(tl.int64)
-    tl.store(slots + place, tl.where(used, entry * PAGE + position % PAGE, -1), mask=inside)
+    tl.store(slots + index, tl.where(used, entry * PAGE + position % PAGE, -1), mask=inside)
     if FIRST:
         is_last = token == LAST_TOKEN
         last = tl.load(last_token + row * stride, mask=is_last, other=0)
-        tl.store(token_ids + place, tl.where(is_last, last, tl.maximum(token, -1)), mask=inside)
+        tl.store(token_ids + index, tl.where(is_last, last, tl.maximum(token, -1)), mask=inside)
         if tl.program_id(0) == 0:
             request = tl.arange(0, REQUESTS)
             more = tl.load(grown + request, mask=request < requests, other=0)

@@ -23,29 +23,29 @@ def survey_blocks(
 
     With filters also the largest logit without noise (`tops`), the sum of e^(logit - top), and the largest of each
     group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]; all are divided by the temperature. One of 0
-    divides and adds nothing. The parameters of the request in place r are at row rows[r] of their columns; a negative
+    divides and adds nothing. The parameters of the request at index r are at row rows[r] of their columns; a negative
     row is padding. CHAINED: its token is so many after the row's next one as `offsets` says.
     """
     release(PDL)
-    block, place = tl.program_id(0), tl.program_id(1)
-    row = tl.load(rows + place).to(tl.int64)
+    block, slot = tl.program_id(0), tl.program_id(1)
+    row = tl.load(rows + slot).to(tl.int64)
     wait(PDL)
     if row >= 0:
         heat = tl.load(temperature + row * parameter_stride)
         own_seed = tl.load(seed + row * long_stride)
         own_index = tl.load(index + row * long_stride)
         if CHAINED:
-            own_index += tl.load(offsets + place)
+            own_index += tl.load(offsets + slot)
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
-        x = load_logits(logits + place.to(tl.int64) * stride, token, inside)
+        x = load_logits(logits + slot.to(tl.int64) * stride, token, inside)
         noisy = x
         if heat > 0:
             x = x * (1.0 / heat)
             counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
             noisy = x + gumbel(own_seed, own_index, counter)
         value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
-        where = place * num_blocks + block
+        where = slot * num_blocks + block
         tl.store(best + where, value)
         tl.store(tokens + where, block * BLOCK + at)
         if FILTERED:
@@ -70,20 +70,20 @@ def choose_tokens(
     whose token was `given` are left as they are, and their tokens are those `offsets` after the next.
     """
     release(PDL)
-    place = tl.program_id(0).to(tl.int64)
+    slot = tl.program_id(0).to(tl.int64)
     wait(PDL)
-    row = tl.load(rows + place).to(tl.int64)
+    row = tl.load(rows + slot).to(tl.int64)
     if row >= 0:
         blocks = tl.arange(0, BLOCKS)
         inside = blocks < num_blocks
-        values = tl.load(best + place * num_blocks + blocks, mask=inside, other=LOWEST)
+        values = tl.load(best + slot * num_blocks + blocks, mask=inside, other=LOWEST)
         _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
-        token = tl.load(block_tokens + place * num_blocks + at)
+        token = tl.load(block_tokens + slot * num_blocks + at)
         own_index = tl.load(index + row * long_stride)
         is_own = row >= 0
         if CHAINED:
-            own_index += tl.load(offsets + place)
-            is_own = tl.load(given + place) < 0
+            own_index += tl.load(offsets + slot)
+            is_own = tl.load(given + slot) < 0
         if FILTERED:
             heat = tl.load(temperature + row * parameter_stride)
             k = tl.load(top_k + row * parameter_stride)
@@ -91,18 +91,18 @@ def choose_tokens(
             p = tl.load(top_p + row * parameter_stride)
             least = tl.load(min_p + row * parameter_stride)
             if (heat > 0) & ((k < V) | (p < 1) | (least > 0)):
-                block_tops = tl.load(tops + place * num_blocks + blocks, mask=inside, other=LOWEST)
+                block_tops = tl.load(tops + slot * num_blocks + blocks, mask=inside, other=LOWEST)
                 top = tl.max(block_tops, 0)
-                block_sums = tl.load(sums + place * num_blocks + blocks, mask=inside, other=0.0)
+                block_sums = tl.load(sums + slot * num_blocks + blocks, mask=inside, other=0.0)
                 total = tl.sum(tl.where(block_tops > LOWEST, block_sums * tl.exp(block_tops - top), 0.0), 0)
                 groups = tl.arange(0, GROUPS)
-                largest = tl.load(maxima + place * num_groups + groups, mask=groups < num_groups, other=LOWEST)
+                largest = tl.load(maxima + slot * num_groups + groups, mask=groups < num_groups, other=LOWEST)
                 own_seed = tl.load(seed + row * long_stride)
                 token = first_kept(
-                    logits + place * stride, 1.0 / heat, own_seed, own_index, k, p, least, token, largest, top, total,
-                    listed + place * GROUPS, V, GROUPS, CHUNK,
+                    logits + slot * stride, 1.0 / heat, own_seed, own_index, k, p, least, token, largest, top, total,
+                    listed + slot * GROUPS, V, GROUPS, CHUNK,
                 )  # fmt: skip
-        tl.store(drawn + place, token)
+        tl.store(drawn + slot, token)
         if is_own:
             tl.store(last_token + row * parameter_stride, token)
             tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)

@@ -54,9 +54,9 @@ def _list_groups(largest, least, listed, GROUPS: tl.constexpr):
 def _load_listed(logits, scale, listed, first, count, V, CHUNK: tl.constexpr):
     """The tokens of CHUNK listed groups and their scaled logits; -1 and -inf beyond the list and the vocabulary."""
     lane = tl.arange(0, CHUNK * GROUP)
-    place = first + lane // GROUP
-    token = tl.load(listed + place, mask=place < count, other=0) * GROUP + lane % GROUP
-    inside = (place < count) & (token < V)
+    entry = first + lane // GROUP
+    token = tl.load(listed + entry, mask=entry < count, other=0) * GROUP + lane % GROUP
+    inside = (entry < count) & (token < V)
     x = load_logits(logits, token, inside) * scale
     return tl.where(inside, token, -1), x
 
@@ -87,8 +87,8 @@ def _draw_before(logits, scale, seed, index, listed, count, limit, limit_token, 
     for first in range(0, count, CHUNK):
         token, x = _load_listed(logits, scale, listed, first, count, V, CHUNK)
         quad = tl.arange(0, CHUNK * GROUP // 4)
-        place = first + quad // (GROUP // 4)
-        group = tl.load(listed + place, mask=place < count, other=0)
+        entry = first + quad // (GROUP // 4)
+        group = tl.load(listed + entry, mask=entry < count, other=0)
         counter = (group * (GROUP // 4) + quad % (GROUP // 4)).to(tl.uint32)
         before = _is_before(x, token, limit, limit_token)
         noisy = tl.where(before, x + gumbel(seed, index, counter), LOWEST)

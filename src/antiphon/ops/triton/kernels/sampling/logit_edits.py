@@ -129,17 +129,17 @@ def count_drawn(ids, counts, num_ids, slots, tokens, capacity, BLOCK: tl.constex
     if slot >= 0:
         token = tl.load(tokens + row).to(tl.int32)
         last = tl.load(num_ids + slot)
-        place = last
+        entry = last
         for begin in range(0, last, BLOCK):
             at = begin + tl.arange(0, BLOCK)
             known = tl.load(ids + slot * capacity + at, mask=at < last, other=-1)
-            place = tl.minimum(place, tl.min(tl.where(known == token, at, last), 0))
+            entry = tl.minimum(entry, tl.min(tl.where(known == token, at, last), 0))
         times = 0
-        if place < last:
-            times = tl.load(counts + slot * capacity + place)
-        tl.store(ids + slot * capacity + place, token)
-        tl.store(counts + slot * capacity + place, times + 1)
-        if place == last:
+        if entry < last:
+            times = tl.load(counts + slot * capacity + entry)
+        tl.store(ids + slot * capacity + entry, token)
+        tl.store(counts + slot * capacity + entry, times + 1)
+        if entry == last:
             tl.store(num_ids + slot, last + 1)
 
 

@@ -28,8 +28,8 @@ def part_moments(
     length = tl.load(lengths + row).to(tl.int32)
     in_width = channel < num_channels
     inside = (frame < length)[:, None] & in_width[None, :]
-    place = row * num_frames * num_channels + frame[:, None].to(tl.int64) * num_channels + channel[None, :]
-    tile = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    element = row * num_frames * num_channels + frame[:, None].to(tl.int64) * num_channels + channel[None, :]
+    tile = tl.load(x + element, mask=inside, other=0.0).to(tl.float32)
     count = tl.minimum(tl.maximum(length - part * FRAMES, 1), FRAMES)
     mean = tl.sum(tile, 0) / count
     centred = tl.where(inside, tile - mean[None, :], 0.0)
@@ -62,9 +62,9 @@ def row_moments(
         part = start + tl.arange(0, PARTS)
         inside = (part < num_parts)[:, None] & in_width[None, :]
         count = tl.minimum(tl.maximum(length - part * FRAMES, 0), FRAMES).to(tl.float32)
-        place = first + part[:, None] * num_channels
-        apart = tl.load(means + place, mask=inside, other=0.0) - centre[None, :]
-        spread += tl.sum(tl.load(squares + place, mask=inside, other=0.0) + apart * apart * count[:, None], 0)
+        element = first + part[:, None] * num_channels
+        apart = tl.load(means + element, mask=inside, other=0.0) - centre[None, :]
+        spread += tl.sum(tl.load(squares + element, mask=inside, other=0.0) + apart * apart * count[:, None], 0)
     gain = tl.load(scale + row * scale_stride + channel, mask=in_width, other=0.0).to(tl.float32)
     out = row * num_channels + channel
     tl.store(mean + out, centre, mask=in_width)
@@ -86,8 +86,8 @@ def norm_frames(
     centre = tl.load(mean + own, mask=in_width, other=0.0)
     gain = tl.load(factor + own, mask=in_width, other=0.0)
     offset = tl.load(shift + row * shift_stride + channel, mask=in_width, other=0.0).to(tl.float32)
-    place = row * num_frames * num_channels + frame[:, None].to(tl.int64) * num_channels + channel[None, :]
-    values = tl.load(x + place, mask=within, other=0.0).to(tl.float32)
+    element = row * num_frames * num_channels + frame[:, None].to(tl.int64) * num_channels + channel[None, :]
+    values = tl.load(x + element, mask=within, other=0.0).to(tl.float32)
     values = (values - centre[None, :]) * gain[None, :] + offset[None, :]
     if FUNCTION == _LEAKY:
         values = tl.where(values > 0.0, values, values * slope)
@@ -96,4 +96,4 @@ def norm_frames(
         wave = tl.sin(values)
         values += wave * wave
     values = tl.where(within, values, 0.0)
-    tl.store(y + place, values.to(y.dtype.element_ty), mask=(frame < num_frames)[:, None] & in_width[None, :])
+    tl.store(y + element, values.to(y.dtype.element_ty), mask=(frame < num_frames)[:, None] & in_width[None, :])
