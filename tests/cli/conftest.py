@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.programs.command_line import built_once
+from support.programs.command_line import Invoke, built_once, invoker
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -12,3 +12,8 @@ def _built_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         built_once(patch)
         yield
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Invoke:
+    return invoker(monkeypatch, capfdbinary)

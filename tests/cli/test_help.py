@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
-from antiphon.cli.speak import _report
+from antiphon.cli.sound.speak import _report
 from antiphon.counted import counted
 from antiphon.runtime.calls.speech import SpeechStats
 from support.programs.command_line import PROGRAM

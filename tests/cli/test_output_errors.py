@@ -10,8 +10,7 @@ import pytest
 from antiphon.errors import MemoryBudgetError
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.memory_budget import machine_bytes
-from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
-from support.programs.command_line import PROGRAM
+from support.programs.command_line import PROGRAM, Invoke, assert_refused
 from support.programs.forks import BARE_MODULES, ENGINE_MODULES, LIGHT_MODULES, template
 
 FULL = Path("/dev/full")
@@ -67,7 +66,7 @@ def test_a_closed_pipe_is_silent(arguments: list[str]) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_exit_code_2(invoke: Invoke, arguments: list[str]) -> None:  # noqa: F811
+def test_wrong_usage_is_exit_code_2(invoke: Invoke, arguments: list[str]) -> None:
     outcome = invoke(*arguments)
     assert (outcome.code, outcome.out) == (2, ""), outcome.err
     assert "Traceback" not in outcome.err
@@ -85,13 +84,13 @@ def test_wrong_usage_is_exit_code_2(invoke: Invoke, arguments: list[str]) -> Non
     ],
     ids=" ".join,
 )
-def test_a_failure_is_exit_code_1(invoke: Invoke, arguments: list[str]) -> None:  # noqa: F811
+def test_a_failure_is_exit_code_1(invoke: Invoke, arguments: list[str]) -> None:
     outcome = invoke(*arguments)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("antiphon: ") and outcome.err.count("\n") == 1
 
 
-def test_more_cache_than_memory(invoke: Invoke) -> None:  # noqa: F811
+def test_more_cache_than_memory(invoke: Invoke) -> None:
     outcome = invoke("run", "no-such-model", "hi", "--kv-memory", "99999999")
     there = f"{machine_bytes() >> 20:,} MiB"
     assert_refused(outcome, "--kv-memory 99999999: 99,999,999 MiB were requested", there, code=2)
@@ -108,7 +107,7 @@ def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None
         Engine(kv_bytes=64 << 20)
 
 
-def test_an_unknown_cache_type_names_the_option_and_the_choices(invoke: Invoke) -> None:  # noqa: F811
+def test_an_unknown_cache_type_names_the_option_and_the_choices(invoke: Invoke) -> None:
     outcome = invoke("run", "no-such-model", "hi", "--kv-type", "int4")
     assert outcome.code == 2 and "--kv-type" in outcome.err
     assert all(name in outcome.err for name in ("fp32", "fp16", "bf16", "int8"))

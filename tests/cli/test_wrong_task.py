@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.runtime.loading import loading
-from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 from support.models.tiny_model import write_bert
+from support.programs.command_line import Invoke, assert_refused
 from support.programs.forks import BARE_MODULES, template
 
 CHAT = "smollm2-135m is a chat model; "
@@ -26,7 +26,7 @@ CASES = [
 
 @pytest.mark.parametrize(("arguments", "complaint"), CASES, ids=lambda value: " ".join(value)[:40])
 def test_a_catalog_model(
-    invoke: Invoke,  # noqa: F811
+    invoke: Invoke,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
@@ -65,7 +65,7 @@ finally:
     ],
 )
 def test_a_folder_is_rejected_before_its_weights_are_read(
-    invoke: Invoke,  # noqa: F811
+    invoke: Invoke,
     tiny_llama: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -81,7 +81,7 @@ def test_a_folder_is_rejected_before_its_weights_are_read(
 
 
 def test_an_embedding_folder_does_not_generate(
-    invoke: Invoke,  # noqa: F811
+    invoke: Invoke,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -90,7 +90,7 @@ def test_an_embedding_folder_does_not_generate(
     assert_refused(invoke("run", str(folder), "hi"), "bert is an embedding model; use `antiphon embed`")
 
 
-def test_a_voice_of_another_model(invoke: Invoke) -> None:  # noqa: F811
+def test_a_voice_of_another_model(invoke: Invoke) -> None:
     outcome = invoke("speak", "hi", "--voice", "af_bella:0.5+heart", "-o", "x.wav")
     assert_refused(outcome, "af_bella is a voice of kokoro-82m, not of hibari-6m; add --model kokoro-82m", code=2)
 
@@ -114,7 +114,7 @@ assert "torch" not in sys.modules
     assert not (tmp_path / "home").exists()
 
 
-def test_voices_beside_a_model_file(invoke: Invoke, tmp_path: Path) -> None:  # noqa: F811
+def test_voices_beside_a_model_file(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "voices").mkdir()
     (tmp_path / "model.onnx").write_bytes(b"\x08\x07 not read")
     (tmp_path / "voices" / "bf_ann.bin").write_bytes(b"")

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from antiphon.cli.app import app
-from antiphon.cli.server_flags import plain
+from antiphon.cli.serving.flags import plain
 from antiphon.server.setup.config import DEFAULT_ALIASES
 from antiphon.server.setup.launch_plan import LaunchPlan
 from antiphon.server.setup.settings import Settings

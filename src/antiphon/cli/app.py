@@ -10,11 +10,17 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import analyze, batch, config, generate, manage, models, serve, speak, transcribe
+from antiphon.cli.arguments.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.cli.bench.command import app as bench
-from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
+from antiphon.cli.catalog import analyze, stored
 from antiphon.cli.evaluate.command import evaluate
+from antiphon.cli.remote import manage
+from antiphon.cli.serving.command import serve
+from antiphon.cli.serving.config import config
+from antiphon.cli.sound.speak import speak
+from antiphon.cli.sound.transcribe import transcribe
 from antiphon.cli.talk.command import talk
+from antiphon.cli.text import batch, run
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -43,23 +49,23 @@ def _options(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serve.serve,
-    "config": config.config,
-    "run": generate.run,
-    "chat": generate.chat,
+    "serve": serve,
+    "config": config,
+    "run": run.run,
+    "chat": run.chat,
     "batch": batch.batch,
     "embed": batch.embed,
-    "transcribe": transcribe.transcribe,
-    "speak": speak.speak,
+    "transcribe": transcribe,
+    "speak": speak,
     "talk": talk,
     "eval": evaluate,
     "ps": manage.ps,
     "stop": manage.stop,
-    "pull": models.pull,
-    "list": models.list_models,
-    "info": models.info,
+    "pull": stored.pull,
+    "list": stored.list_models,
+    "info": stored.info,
     "analyze": analyze.analyze,
-    "rm": models.remove,
+    "rm": stored.remove,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name, cls=PlainCommand, context_settings=SETTINGS)(_command)

@@ -20,7 +20,7 @@ from support.programs.terminal import CTRL_C, CTRL_D
 #: `endless` and `until FILE`, an answer that waits for a file.
 PROGRAM = """
 import pathlib, sys, time
-from antiphon.cli.answers import AnswerStats
+from antiphon.cli.chat_models.interface import AnswerStats
 from antiphon.cli.chat.loop import converse
 from antiphon.cli.chat.state import ChatState
 from antiphon.errors import ContextLengthError

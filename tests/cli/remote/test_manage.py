@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from antiphon.cli.manage import duration
+from antiphon.cli.remote.manage import duration
 from antiphon.server.setup.run_file import LocalServer, local_servers, published
 from support.models.tiny_model import write_folder
 from support.programs.command_line import Invoke

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.chat_models.remote import RemoteModel
 from antiphon.cli.remote import client as client_module
 from antiphon.cli.remote.address import ServerAddress, chosen_server, key_in
 from antiphon.cli.remote.client import Client, ServerError
 from antiphon.cli.remote.events import AnswerEvents
-from antiphon.cli.remote.model import RemoteModel
 from antiphon.errors import InvalidRequestError
 from support.server.stub_server import (
     CUT,

@@ -12,17 +12,10 @@ import soundfile
 
 from antiphon.cli.talk import command
 from antiphon.server.access.keys import KeyRing
-from support.programs.command_line import Invoke, Outcome
+from support.programs.command_line import Invoke, assert_refused
 from support.programs.forks import BARE_MODULES, template
 from support.server.fake_voice import FakeVoice, text
 from support.server.realtime_server import fake_realtime
-
-
-def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
-    assert (outcome.code, outcome.out) == (code, ""), outcome
-    assert outcome.err.count("\n") == 1 and outcome.err.startswith("antiphon: ")
-    for part in parts:
-        assert part in outcome.err
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.cli.manage import _table
+from antiphon.cli.remote.manage import _table
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.residency import resident as resident_module
 from antiphon.runtime.residency.resident import ModelState

@@ -29,6 +29,15 @@ class Outcome(NamedTuple):
 Invoke = Callable[..., Outcome]
 
 
+def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
+    """Check the exit code, that nothing is on standard output, and that the last line of complaint has all `parts`."""
+    last = outcome.err.splitlines()[-1]
+    assert (outcome.code, outcome.out) == (code, ""), outcome
+    assert last.startswith("antiphon: ") and "Traceback" not in outcome.err
+    for part in parts:
+        assert part in last
+
+
 def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Typer build the program's commands once and not for each run, which takes a tenth of a second."""
     monkeypatch.setattr(typer.main, "get_command", _command)
@@ -41,9 +50,10 @@ def invoker(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[byt
     for name in ("BASE_URL", "API_KEY", "ADMIN_KEY"):
         monkeypatch.delenv(f"ANTIPHON_{name}", raising=False)
 
-    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+    def run(*arguments: str, stdin: str | bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "argv", ["antiphon", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        piped = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
         code = 0
         try:
             main()

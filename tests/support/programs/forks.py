@@ -41,7 +41,7 @@ FIRST_FREE = 900
 LIGHT_MODULES = ("antiphon.cli.app", "antiphon.cli.chat.loop", "prompt_toolkit", "rich.markdown")
 ENGINE_MODULES = (
     *LIGHT_MODULES,
-    "antiphon.cli.session",
+    "antiphon.cli.local.session",
     "antiphon.models.*",
     "antiphon.runtime.frontend.engine",
     "antiphon.runtime.process.worker",

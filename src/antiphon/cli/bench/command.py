@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from antiphon.cli.arguments.command import SETTINGS, PlainCommand
 from antiphon.cli.bench.compare import compare
 from antiphon.cli.bench.engine import latency, throughput
 from antiphon.cli.bench.serve import serve
-from antiphon.cli.command import SETTINGS, PlainCommand
 
 app = typer.Typer(
     help="Benchmark servers and engines, and compare results.",

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.bench.outputs import Html, check_outputs
-from antiphon.cli.command import usage_errors
-from antiphon.cli.files import write_text
+from antiphon.cli.terminal.files import write_text
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli import options
+from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.bench.outputs import Html, Output, check_outputs
-from antiphon.cli.command import usage_errors
-from antiphon.cli.files import write_json, write_text
+from antiphon.cli.terminal.files import write_json, write_text
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 
@@ -145,7 +145,7 @@ def _load(
             raise InvalidRequestError("give a model or --random-weights, and not both")
     check_outputs(*outputs)
     if model is not None:
-        from antiphon.cli.session import load
+        from antiphon.cli.local.session import load
 
         loaded = load(model, offline, quantize=quantize, task="generate", device=device)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.files import check_writable
+from antiphon.cli.terminal.files import check_writable
 from antiphon.errors import InvalidRequestError
 
 Output = Annotated[

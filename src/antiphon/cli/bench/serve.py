@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.bench.outputs import Html, Output, check_outputs
-from antiphon.cli.command import usage_errors
-from antiphon.cli.count_line import CountLine
-from antiphon.cli.files import write_json, write_text
+from antiphon.cli.terminal.count_line import CountLine
+from antiphon.cli.terminal.files import write_json, write_text
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError, InvalidRequestError
 

@@ -10,12 +10,12 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
 from antiphon import environment
-from antiphon.cli.answers import AnswerStats, AnswerStream, ChatModel
 from antiphon.cli.chat import commands
 from antiphon.cli.chat.history import FILE_NAME, HistoryFile
 from antiphon.cli.chat.input import LineReader, MessageReader, quoted
 from antiphon.cli.chat.output import AnswerWriter, PlainWriter, without_echo
 from antiphon.cli.chat.state import ChatState, Message
+from antiphon.cli.chat_models.interface import AnswerStats, AnswerStream, ChatModel
 from antiphon.errors import AntiphonError, ContextLengthError
 from antiphon.runtime.loading.sampling_defaults import random_seed
 

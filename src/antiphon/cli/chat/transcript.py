@@ -9,7 +9,7 @@ from typing import Any
 
 from antiphon.cli.chat import settings
 from antiphon.cli.chat.state import ChatState, Message
-from antiphon.cli.files import replace_text
+from antiphon.cli.terminal.files import replace_text
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 FORMAT, VERSION = "antiphon-chat", 1

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli import options
+from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.bench.outputs import Output, check_outputs
-from antiphon.cli.command import usage_errors
 from antiphon.errors import InvalidRequestError
 
 Model = Annotated[

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.cli.evaluate.request import EvalRequest
-from antiphon.cli.files import write_json
+from antiphon.cli.terminal.files import write_json
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.compare import Comparison, compare, comparison_table
 from antiphon.evaluation.results import metrics_of, read_result, result_table

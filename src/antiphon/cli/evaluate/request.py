@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.cli.command import usage_errors
-from antiphon.cli.count_line import CountLine
-from antiphon.cli.session import load
+from antiphon.cli.arguments.command import usage_errors
+from antiphon.cli.local.session import load
+from antiphon.cli.terminal.count_line import CountLine
 from antiphon.errors import UnsupportedError
 from antiphon.evaluation.results import result_of
 from antiphon.evaluation.run import run_task

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from antiphon.bench.load.objectives import Objectives
-from antiphon.cli.command import usage_errors
-from antiphon.cli.count_line import CountLine
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.evaluate.request import EvalRequest
-from antiphon.cli.files import write_json, write_text
+from antiphon.cli.terminal.count_line import CountLine
+from antiphon.cli.terminal.files import write_json, write_text
 from antiphon.evaluation.items import sample_text
 from antiphon.evaluation.run import Progress
 from antiphon.evaluation.settings import EngineSetting, cross_product

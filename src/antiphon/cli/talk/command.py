@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from antiphon.cli import options
-from antiphon.cli.files import check_writable
+from antiphon.cli.arguments import shared as options
 from antiphon.cli.remote.address import ServerAddress, chosen_server
 from antiphon.cli.talk import flags
+from antiphon.cli.terminal.files import check_writable
 from antiphon.errors import AudioError, InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
@@ -72,7 +72,7 @@ def talk(
             check_catalog_task(name, task)
     import asyncio
 
-    from antiphon.cli.session import engine_options
+    from antiphon.cli.local.session import engine_options
     from antiphon.cli.talk.run import Setup
 
     setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
@@ -138,8 +138,8 @@ def _settings(*, detection: str, eagerness: str, language: str | None, **values:
 
 def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, LoadedModel]:
     """By task. Transcription is int8, as on a server."""
-    from antiphon.cli.embedded import EmbeddedModel
-    from antiphon.cli.session import load
+    from antiphon.cli.chat_models.embedded import EmbeddedModel
+    from antiphon.cli.local.session import load
 
     made = {}
     for task, name in names.items():

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli import speak, transcribe
-from antiphon.cli.options import complete_model
+from antiphon.cli.arguments.shared import complete_model
+from antiphon.cli.sound import speak, transcribe
 
 CHAT_MODEL = "qwen2.5-coder-0.5b"
 TRANSCRIPTION_MODEL = transcribe.DEFAULT_MODEL

@@ -15,8 +15,8 @@ from antiphon.audio.pcm import to_s16
 from antiphon.audio.resample import Resampler, resample
 from antiphon.audio.samples import SPEECH_RATE, Floats, RawFormat
 from antiphon.audio.wav import header
-from antiphon.cli.audio_devices import audio_devices
-from antiphon.cli.sound_output import OutputFile
+from antiphon.cli.sound.audio_devices import audio_devices
+from antiphon.cli.sound.sound_output import OutputFile
 from antiphon.errors import AudioError
 
 #: Of the recording that `FileOutput` writes, and of what the speaker plays.

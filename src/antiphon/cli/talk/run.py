@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.cli.audio_devices import audio_devices
+from antiphon.cli.sound.audio_devices import audio_devices
 from antiphon.cli.talk.loop import BLOCK, Session, Talk
 from antiphon.cli.talk.outputs import AnswerOutput, FileOutput, SpeakerOutput
 from antiphon.cli.talk.screen import Screen

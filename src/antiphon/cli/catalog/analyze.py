@@ -1,0 +1,114 @@
+"""`antiphon analyze`: what a model costs on a machine, and what a run reaches of that."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments.command import usage_errors
+from antiphon.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.runtime.loading.machine_limits import GivenLimits
+
+
+def analyze(
+    model: options.ModelArgument,
+    batch: Annotated[int, typer.Option("--batch", help="Requests that are computed together.", min=1)] = 1,
+    prompt: Annotated[
+        int | None,
+        typer.Option(
+            "--prompt",
+            help="Tokens of a prompt. Default: 512, or half of what the model takes; 4 for transcription.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            help="Tokens before the one that is decoded, and of the requests that fit. Default: as for --prompt.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    limits: Annotated[
+        str | None,
+        typer.Option(
+            "--limits",
+            metavar="GB/S,GMAC/S",
+            help="Memory bandwidth and multiplications with additions per second, for a machine that is not here; "
+            "a third number is the rate of int8. Default: measured here.",
+            show_default=False,
+        ),
+    ] = None,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
+    kv_type: options.KVType = None,
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Also run a prefill and a decode, and print what they reach of the floors."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    offline: options.Offline = False,
+) -> None:
+    """Print what a model costs before it runs: bytes and operations of each part, the least time, memory."""
+    given_limits = None if limits is None else parsed_limits(limits)
+    from antiphon.cli.terminal.download_progress import fetch_progress
+    from antiphon.runtime.analysis.analysis import Sizes
+    from antiphon.runtime.analysis.analysis import analyze as analyze_model
+    from antiphon.runtime.analysis.report import analysis_json, analysis_lines, reached_lines
+    from antiphon.runtime.loading.config import EngineConfig
+    from antiphon.runtime.loading.machine_limits import GivenLimits
+    from antiphon.weights.catalog.resolve import resolve
+
+    with usage_errors():
+        config = EngineConfig(
+            device=device,
+            kv_bytes=None if kv_memory is None else kv_memory << 20,
+            key_type=kv_type,
+            value_type=kv_type,
+            repack=not no_repack,
+            quantize=quantize or "auto",
+        )
+    with fetch_progress() as progress:
+        resolved = resolve(model, offline=offline, progress=progress)
+    analysis = analyze_model(resolved, Sizes(batch, prompt, context), config, given_limits or GivenLimits())
+    reached = []
+    if profile:
+        from antiphon.runtime.analysis.reached import check_can_run, measure
+        from antiphon.runtime.loading.loading import load_resolved
+
+        check_can_run(resolved.name, analysis.task)
+        opened = config.open_device()
+        loaded = load_resolved(resolved, options=config.weight_options(), task="generate", device=opened)
+        print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
+        reached = measure(loaded, analysis, config)
+    if as_json:
+        typer.echo(json.dumps(analysis_json(analysis, reached), indent=2))
+        return
+    typer.echo("\n".join([*analysis_lines(analysis), *reached_lines(analysis, reached)]))
+
+
+def parsed_limits(text: str) -> GivenLimits:
+    """Limits as they are given on the command line, in units of a thousand million a second."""
+    from antiphon.runtime.loading.machine_limits import GivenLimits
+
+    try:
+        numbers = [float(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3) or not all(math.isfinite(number) and number > 0 for number in numbers):
+        raise UsageError(
+            f"--limits {text[:40]!r}: give GB/s and GMAC/s as positive numbers with a comma, as in 50,400; a third "
+            "number is GMAC/s of int8"
+        )
+    return GivenLimits(*(number * 1e9 for number in numbers))

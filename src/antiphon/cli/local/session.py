@@ -1,0 +1,103 @@
+"""A model made ready for a command: loaded with a progress bar, described on standard error, in an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.device_names import AUTO
+from antiphon.engine.speculation.modes import Speculation
+from antiphon.weights.catalog.model_tasks import check_catalog_task
+
+if TYPE_CHECKING:
+    from antiphon.runtime.frontend.engine import Engine
+    from antiphon.runtime.frontend.streams import Stream
+    from antiphon.runtime.loading.loading import LoadedModel
+
+
+def load(
+    model: str,
+    offline: bool,
+    no_repack: bool = False,
+    quantize: str | None = None,
+    precision: str = "fast",
+    *,
+    task: str,
+    device: str = AUTO,
+) -> LoadedModel:
+    """The model, downloaded if need be, with one line about its weights on standard error.
+
+    A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: one of the catalog
+    before torch is imported and anything is downloaded, another once its architecture has been read.
+    """
+    check_catalog_task(model, task)
+    from antiphon.cli.terminal.download_progress import fetch_progress
+    from antiphon.runtime.loading.loading import load_model
+    from antiphon.runtime.loading.weight_forms import WeightOptions
+
+    options = WeightOptions(not no_repack, quantize, precision)
+    with fetch_progress() as progress:
+        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
+    print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
+    if loaded.report.backend == "reference":
+        print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
+    return loaded
+
+
+def engine_options(kv_megabytes: int | None, speculate: str | None) -> dict[str, Any]:
+    """Options of an engine, from those of a command."""
+    kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
+    return dict(kv_bytes=kv_bytes, speculate=speculate or Speculation.OFF)
+
+
+@contextmanager
+def engine_for(
+    loaded: LoadedModel,
+    kv_megabytes: int | None,
+    kv_type: str | None,
+    *,
+    speculate: str | None = None,
+    **options: Any,
+) -> Iterator[Engine]:
+    """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""
+    from antiphon.runtime.frontend.engine import Engine
+
+    options |= dict(engine_options(kv_megabytes, speculate), key_type=kv_type, value_type=kv_type)
+    with Engine(loaded, device=loaded.device.name, **options) as engine:
+        yield engine
+
+
+def adapted_name(engine: Engine, loaded: LoadedModel, adapter: Path | None) -> str:
+    """The name of the model in the engine, with the adapter loaded where one is given."""
+    if adapter is None:
+        return loaded.name
+    found = engine.load_adapter(adapter, model=loaded.name)
+    print(f"{found.name}: rank {found.fitted.rank}, {found.nbytes / 1e6:.1f} MB", file=sys.stderr)
+    return found.name
+
+
+def print_stream(stream: Stream) -> str:
+    """Print the text as it is generated; Ctrl-C stops the answer and keeps the text so far."""
+    pieces = []
+    try:
+        for delta in stream:
+            pieces.append(delta.text)
+            print(delta.text, end="", flush=True)
+    except KeyboardInterrupt:
+        stream.cancel()
+        for _ in stream:
+            pass
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    print(flush=True)  # before the figures on standard error
+    return "".join(pieces)
+
+
+def report_line(loaded: LoadedModel, stream: Stream) -> str:
+    """What an answer cost, in one line; the stream has ended."""
+    from antiphon.cli.chat_models.embedded import stats_of
+
+    stats = stats_of(stream)
+    return stats.line(f", {stats.tokens_per_second * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read")

@@ -1,0 +1,22 @@
+"""`antiphon config`: the settings that a server would have, and where each comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from antiphon.cli.arguments.command import usage_errors
+from antiphon.cli.serving.flags import plain, takes_server_options
+
+
+@takes_server_options
+def config(**given: Any) -> None:
+    """Print the settings that `antiphon serve` would have, as TOML, each with its origin: a flag, an environment
+    variable, the configuration file or the default. Takes the same options.
+    """
+    from antiphon.server.setup.settings import Settings
+
+    with usage_errors():
+        settings = Settings.gather(plain(given), given["config"])
+    typer.echo(settings.toml(), nl=False)
