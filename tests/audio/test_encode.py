@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from antiphon.audio.decode import decode
-from antiphon.audio.encode import FORMATS, AudioEncoder, AudioFormat, content_type, encode
+from antiphon.audio.encode import FORMATS, AudioEncoder, AudioFormat, encode
 from antiphon.audio.samples import RawFormat
 from antiphon.errors import AudioError
 from support.sound.sounds import Floats, chords, lag_and_ratio, noise
@@ -96,7 +96,7 @@ def test_what_cannot_be_encoded() -> None:
     with pytest.raises(AudioError, match="unknown sound format 'wma'; known: wav, pcm"):
         AudioEncoder("wma", 24_000)  # type: ignore[arg-type]
     with pytest.raises(AudioError, match="unknown sound format"):
-        content_type("mp4")  # type: ignore[arg-type]
+        AudioEncoder("mp4", 24_000)  # type: ignore[arg-type]
     with pytest.raises(AudioError, match="3 channels"):
         AudioEncoder("wav", 24_000, 3)
     with pytest.raises(AudioError, match="at 12 Hz"):
@@ -116,5 +116,5 @@ def test_what_cannot_be_encoded() -> None:
 
 
 def test_content_types() -> None:
-    assert content_type("mp3") == "audio/mpeg"
+    assert AudioEncoder("mp3", 24_000).content_type == "audio/mpeg"
     assert AudioEncoder("opus", 24_000).content_type == "audio/ogg"

@@ -1,4 +1,4 @@
-"""Log-mel frames against transformers' extractor, whole and as they come."""
+"""Log-mel frames against transformers' extractor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import pytest
 from transformers import WhisperFeatureExtractor
 
 from antiphon.audio.mel import (
-    FFT,
     HOP,
     WINDOW_FRAMES,
-    MelStream,
     log_mel,
     mel_filters,
     normalize,
@@ -63,37 +61,7 @@ def test_window_equals_the_extractors(samples: Floats, num_mels: int) -> None:
     assert np.abs(features - expected(samples, num_mels)).max() < 1e-5
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_pieces_give_the_frames_of_the_whole(seed: int) -> None:
-    source = np.random.default_rng(seed)
-    samples = noise(3.217, seed=seed)
-    stream, position, frames = MelStream(80), 0, []
-    while position < len(samples):
-        step = int(source.integers(1, (50, 500, 5000, 40_000)[seed]))
-        frames.append(stream.push(samples[position : position + step]))
-        position += step
-    frames.append(stream.finish())
-    whole = log_mel(samples, 80)
-    assert stream.num_frames == len(whole) == len(samples) // HOP
-    np.testing.assert_allclose(np.concatenate(frames), whole, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("count", [0, 1, 159, 160, 200, 201, 202, 319, 400, 401, 561])
-def test_short_streams(count: int) -> None:
-    samples = noise(1)[:count]
-    stream = MelStream(80)
-    frames = np.concatenate([stream.push(samples), stream.finish()])
-    np.testing.assert_allclose(frames, log_mel(samples, 80), rtol=0, atol=1e-6)
-
-
-def test_a_stream_holds_little() -> None:
-    stream = MelStream(80)
-    for _ in range(50):
-        stream.push(noise(0.1))
-        assert len(stream._tail) < FFT + HOP
-
-
-def test_a_window_cut_from_a_stream_is_the_window() -> None:
+def test_a_window_cut_from_a_recording_is_the_window() -> None:
     """Frames of one long recording, cut and normalised, differ from the window's own only at its mirrored edges."""
     samples = noise(40)
     frames = log_mel(samples, 80)[500:3500]

@@ -55,12 +55,6 @@ _CODECS: dict[str, _Codec] = {
 }
 
 
-def content_type(format: AudioFormat) -> str:
-    """The media type that a server declares for a format."""
-    _check_format(format)
-    return CONTENT_TYPES[format]
-
-
 class AudioEncoder:
     """Samples in, bytes of one file out: all of `push` and then `finish`, end to end.
 

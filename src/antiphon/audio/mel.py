@@ -95,46 +95,6 @@ def check_window(samples: Floats, seconds: float) -> int:
     return num_frames
 
 
-class MelStream:
-    """Raw frames of sound that arrives in pieces. All frames together equal `log_mel` of the whole."""
-
-    def __init__(self, num_mels: int) -> None:
-        self.num_mels = num_mels
-        #: Frames given so far; frame i is centred on sample 160 i.
-        self.num_frames = 0
-        self._num_samples = 0
-        self._tail: Floats = np.zeros(0, np.float32)  # padded signal from the next frame's first sample on
-        self._started = False
-
-    def push(self, samples: Floats) -> Floats:
-        """The frames [k, num_mels] that these samples complete."""
-        self._num_samples += len(samples)
-        self._tail = np.concatenate([self._tail, samples])
-        if not self._started:
-            if len(self._tail) <= FFT // 2:
-                return np.zeros((0, self.num_mels), np.float32)
-            self._tail = np.pad(self._tail, (FFT // 2, 0), mode="reflect")
-            self._started = True
-        return self._take(max(0, (len(self._tail) - FFT) // HOP + 1))
-
-    def finish(self) -> Floats:
-        """The frames that the end of the sound completes. The stream takes no more samples after this."""
-        total = self._num_samples // HOP
-        if not self._started:
-            self.num_frames = total
-            return log_mel(self._tail, self.num_mels)
-        self._tail = np.pad(self._tail, (0, FFT // 2), mode="reflect")
-        return self._take(total - self.num_frames)
-
-    def _take(self, available: int) -> Floats:
-        # A frame counts only once HOP samples of its own have come, as in the whole: n // 160 frames.
-        count = min(available, self._num_samples // HOP - self.num_frames)
-        frames = _frames(self._tail, count, self.num_mels)
-        self._tail = self._tail[count * HOP :].copy() if count else self._tail
-        self.num_frames += count
-        return frames
-
-
 @cache
 def _hann() -> NDArray[np.float64]:
     return 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(FFT) / FFT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import lru_cache
 
 from antiphon.errors import TemplateError
 from antiphon.text.limited_worker import serve
@@ -13,35 +14,24 @@ MAX_BYTES = 1 << 30
 MAX_TEMPLATES = 16
 RENDERED, REJECTED = b"r", b"e"
 
+compiled = lru_cache(MAX_TEMPLATES)(CompiledTemplate)
 
-class Renderer:
-    """Renders templates and keeps those that it compiled."""
 
-    def __init__(self) -> None:
-        self._compiled: dict[str, CompiledTemplate] = {}
+def answer(request: bytes) -> bytes:
+    """The rendered text or the cause of a failure, after a byte that tells which.
 
-    def answer(self, request: bytes) -> bytes:
-        """The rendered text or the cause of a failure, after a byte that tells which.
-
-        A request without variables only compiles its template; the text is empty.
-        """
-        source, variables, guard = pickle.loads(request)
-        try:
-            template = self._template(source)
-            text = "" if variables is None else template.render(variables, guard)
-            return RENDERED + text.encode("utf-8", "surrogatepass")
-        except TemplateError as error:
-            if isinstance(error.__cause__, MemoryError):
-                raise error.__cause__ from None
-            return REJECTED + str(error).encode("utf-8", "surrogatepass")
-
-    def _template(self, source: str) -> CompiledTemplate:
-        if source not in self._compiled:
-            while len(self._compiled) >= MAX_TEMPLATES:
-                del self._compiled[next(iter(self._compiled))]
-            self._compiled[source] = CompiledTemplate(source)
-        return self._compiled[source]
+    A request without variables only compiles its template; the text is empty.
+    """
+    source, variables, guard = pickle.loads(request)
+    try:
+        template = compiled(source)
+        text = "" if variables is None else template.render(variables, guard)
+        return RENDERED + text.encode("utf-8", "surrogatepass")
+    except TemplateError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__ from None
+        return REJECTED + str(error).encode("utf-8", "surrogatepass")
 
 
 if __name__ == "__main__":
-    serve(Renderer().answer, MAX_BYTES)
+    serve(answer, MAX_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.audio.speech.forms.grouped import with_commas
 from antiphon.audio.speech.markdown import without_marks
@@ -60,9 +60,7 @@ def words_of(text: str) -> list[WrittenWord]:
         elif words:
             last = words[-1]
             if not last.after.endswith(mark):
-                words[-1] = WrittenWord(
-                    last.text, last.start, last.end, last.said, last.before, last.after + mark, last.phonemes
-                )
+                words[-1] = replace(last, after=last.after + mark)
     return words
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 
 from antiphon.errors import TokenizerError
 from antiphon.text.tokenization.long_text import LengthBound, segments
+from antiphon.text.tokenization.merging import merged
 from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
@@ -45,8 +45,8 @@ class SentencePieceTokenizer(VocabularyTokenizer):
             vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids, strips_leading_space=space_prefix
         )
         self._space_prefix = space_prefix
-        self._priority = [-score for score in scores]
-        if any(priority != priority for priority in self._priority):
+        self._scores = scores
+        if any(score != score for score in scores):
             raise TokenizerError("the vocabulary has a score that is not a number")
         self._byte_ids = self._find_byte_ids()
         if not self._byte_ids and special.unknown_id is None:
@@ -104,15 +104,11 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         return byte_ids
 
     @cached_property
-    def _pieces(self) -> dict[str, int]:
-        """What merging may produce: every token but control, unknown, unused and byte tokens."""
-        pieces = dict(self.vocabulary.ids)
-        tokens = self.vocabulary.tokens
-        left_out = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED, TokenType.BYTE)
-        for token_id in self.vocabulary.of_types(*left_out):
-            if pieces.get(tokens[token_id]) == token_id:
-                del pieces[tokens[token_id]]
-        return pieces
+    def _priorities(self) -> dict[str, float]:
+        """Priority of each piece that merging may produce: every token but control, unknown, unused and byte tokens."""
+        left_out = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED, TokenType.BYTE}
+        types, scores = self.vocabulary.types, self._scores
+        return {text: -scores[token] for text, token in self.vocabulary.ids.items() if types[token] not in left_out}
 
     @cached_property
     def _word_start(self) -> re.Pattern[str]:
@@ -121,7 +117,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         Words between them merge independently of each other, so each is merged once and remembered.
         """
         joined = {SPACE}
-        for piece in self._pieces:
+        for piece in self._priorities:
             if piece.find(SPACE, 1) > 0:
                 joined.update(left for left, right in pairwise(piece) if right == SPACE)
         barred = "".join(re.escape(character) for character in sorted(joined))
@@ -129,43 +125,12 @@ class SentencePieceTokenizer(VocabularyTokenizer):
 
     def _encode_word(self, word: str) -> list[int]:
         """Merge the characters of `word` until no neighbours form a piece, and look the pieces up."""
-        piece_id = self._pieces.get
-        priority = self._priority
-        length = len(word)
-        # A symbol is named by its first character; `end` tells where it stops, 0 once it has been merged leftwards.
-        end = list(range(1, length + 1))
-        previous = list(range(-1, length - 1))
-        queue: list[tuple[float, int, int, int]] = []
-        for left in range(length - 1):
-            token_id = piece_id(word[left : left + 2])
-            if token_id is not None:
-                queue.append((priority[token_id], left, left + 1, left + 2))
-        heapify(queue)
-        while queue:
-            _, left, right, stop = heappop(queue)
-            if end[left] != right or end[right] != stop:
-                continue
-            end[left] = stop
-            end[right] = 0
-            if stop < length:
-                previous[stop] = left
-                token_id = piece_id(word[left : end[stop]])
-                if token_id is not None:
-                    heappush(queue, (priority[token_id], left, stop, end[stop]))
-            if left > 0:
-                before = previous[left]
-                token_id = piece_id(word[before:stop])
-                if token_id is not None:
-                    heappush(queue, (priority[token_id], before, left, stop))
         ids: list[int] = []
-        start = 0
-        while start < length:
-            token_id = piece_id(word[start : end[start]])
-            if token_id is not None:
-                ids.append(token_id)
+        for piece in merged(word, self._priorities.get):
+            if piece in self._priorities:
+                ids.append(self.vocabulary.ids[piece])
             else:
-                self._append_bytes(ids, word[start : end[start]])
-            start = end[start]
+                self._append_bytes(ids, piece)
         return ids
 
     def _append_bytes(self, ids: list[int], text: str) -> None:

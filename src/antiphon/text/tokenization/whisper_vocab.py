@@ -7,7 +7,6 @@ import binascii
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 from tokenizers import Regex, pre_tokenizers
@@ -15,6 +14,7 @@ from tokenizers import Regex, pre_tokenizers
 from antiphon.errors import TokenizerError
 from antiphon.regular_file import read_regular_text
 from antiphon.text.tokenization.byte_level import character_bytes, spelled_bytes
+from antiphon.text.tokenization.merging import merged
 from antiphon.text.tokenization.pre_tokenizers import GPT2_PATTERN
 from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
@@ -79,34 +79,7 @@ class WhisperTokenizer(VocabularyTokenizer):
         return [token for word in words for token in self._merged(word.encode("utf-8"))]
 
     def _merge(self, word: bytes) -> tuple[int, ...]:
-        """Join neighbours, the pair of the lowest rank first, until no two make a token."""
-        rank_of = self._ranks.get
-        length = len(word)
-        # A part is named by its first byte; `end` tells where it stops, 0 once it has been joined leftwards.
-        end = list(range(1, length + 1))
-        previous = list(range(-1, length - 1))
-        queue = [
-            (rank, left, left + 1, left + 2)
-            for left in range(length - 1)
-            if (rank := rank_of(word[left : left + 2])) is not None
-        ]
-        heapify(queue)
-        while queue:
-            _, left, right, stop = heappop(queue)
-            if end[left] != right or end[right] != stop:
-                continue
-            end[left], end[right] = stop, 0
-            if stop < length:
-                previous[stop] = left
-                if (rank := rank_of(word[left : end[stop]])) is not None:
-                    heappush(queue, (rank, left, stop, end[stop]))
-            if left > 0 and (rank := rank_of(word[previous[left] : stop])) is not None:
-                heappush(queue, (rank, previous[left], left, stop))
-        ids, start = [], 0
-        while start < length:
-            ids.append(self._ranks[word[start : end[start]]])
-            start = end[start]
-        return tuple(ids)
+        return tuple(self._ranks[token] for token in merged(word, self._ranks.get))
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)

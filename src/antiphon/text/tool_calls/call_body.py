@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from antiphon.text.tool_calls.json_span import JsonSpan
 from antiphon.text.tool_calls.written_calls import ARGUMENTS_KEYS
 
 BLANKS = " \t\r\n"
@@ -26,8 +27,7 @@ class CallBody:
         self._key = ""
         self._seen: set[str] = set()
         self._value: list[str] = []
-        self._depth = 0
-        self._in_string = False
+        self._container = JsonSpan()
         self._is_escaped = False
         self._arguments: list[str] = []
 
@@ -89,7 +89,8 @@ class CallBody:
     def _begin_value(self, character: str) -> None:
         self._value = [character]
         if character in "{[":
-            self._phase, self._depth = "container", 1
+            self._phase, self._container = "container", JsonSpan()
+            self._container.feed(character)
             if self._is_arguments:
                 self._arguments.append(character)
         else:
@@ -102,22 +103,10 @@ class CallBody:
     def _in_container(self, character: str) -> None:
         if self._is_arguments:
             self._arguments.append(character)
-        if self._in_string:
-            if self._is_escaped:
-                self._is_escaped = False
-            elif character == "\\":
-                self._is_escaped = True
-            elif character == '"':
-                self._in_string = False
-        elif character == '"':
-            self._in_string = True
-        elif character in "{[":
-            self._depth += 1
-        elif character in "}]":
-            self._depth -= 1
-            if not self._depth:
-                self.is_broken = self._key == "name"
-                self._phase = "after"
+        self._container.feed(character)
+        if self._container.is_over:
+            self.is_broken = self._container.is_broken or self._key == "name"
+            self._phase = "after"
 
     def _in_quotes(self, character: str) -> None:
         self._value.append(character)

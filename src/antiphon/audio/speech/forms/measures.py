@@ -36,50 +36,47 @@ _BINARY = {"K": "kibi", "M": "mebi", "G": "gibi", "T": "tebi"}
 _POWERS = {"²": "square", "2": "square", "³": "cubic", "3": "cubic"}
 
 
+def _plural(name: str) -> str:
+    """`bit per second` → bits per second."""
+    head, per, tail = name.partition(" per ")
+    return f"{head}s{per}{tail}"
+
+
 def _metric() -> Iterator[tuple[str, tuple[str, str]]]:
     """Units with their prefixes, and the squares and cubes of lengths: (as written, (one, many))."""
     for unit, (name, prefixes) in _METRIC.items():
         for letter in prefixes.replace(" ", "_"):
             prefix = _BINARY[letter] if unit == "iB" else _PREFIXES[letter.strip("_")]
-            head, per, tail = name.partition(" per ")
-            yield letter.strip("_") + unit, (f"{prefix}{name}", f"{prefix}{head}s{per}{tail}")
+            yield letter.strip("_") + unit, (f"{prefix}{name}", _plural(f"{prefix}{name}"))
     for length, name in {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter"}.items():
         for power, kind in _POWERS.items():
             yield length + power, (f"{kind} {name}", f"{kind} {name}s")
 
 
 _UNITS: dict[str, tuple[str, str]] = dict(_metric())
-#: The others: one, many.
+#: The others: those with an "s" for many, then the rest with both forms.
+_REGULAR = {
+    "mi": "mile", "yd": "yard", "yds": "yard", "mi²": "square mile", "sq m": "square meter", "sq mi": "square mile",
+    "sq km": "square kilometer", "lb": "pound", "lbs": "pound", "oz": "ounce", "fl oz": "fluid ounce", "gal": "gallon",
+    "qt": "quart", "tsp": "teaspoon", "tbsp": "tablespoon", "ha": "hectare", "ly": "light year", "mcg": "microgram",
+    "min": "minute", "mins": "minute", "sec": "second", "secs": "second", "h": "hour", "hr": "hour", "hrs": "hour",
+    "wk": "week", "wks": "week", "yr": "year", "yrs": "year", "mos": "month", "KB": "kilobyte", "Gb": "gigabit",
+    "mbps": "megabit per second", "kbps": "kilobit per second", "gbps": "gigabit per second", "mph": "mile per hour",
+    "MPH": "mile per hour", "kph": "kilometer per hour", "kmh": "kilometer per hour", "mpg": "mile per gallon",
+    "rpm": "revolution per minute", "RPM": "revolution per minute", "fps": "frame per second",
+    "bpm": "beat per minute", "ppm": "part per million", "ppb": "part per billion", "dpi": "dot per inch",
+    "dB": "decibel", "bar": "bar", "atm": "atmosphere", "KG": "kilogram", "Kg": "kilogram", "KM": "kilometer",
+    "CM": "centimeter", "°": "degree", "px": "pixel", "MP": "megapixel",
+}  # fmt: skip
+_UNITS |= {unit: (name, _plural(name)) for unit, name in _REGULAR.items()}
 _UNITS |= {
-    "mi": ("mile", "miles"), "ft": ("foot", "feet"), "yd": ("yard", "yards"), "yds": ("yard", "yards"),
-    "ft²": ("square foot", "square feet"), "ft³": ("cubic foot", "cubic feet"), "mi²": ("square mile", "square miles"),
+    "ft": ("foot", "feet"), "ft²": ("square foot", "square feet"), "ft³": ("cubic foot", "cubic feet"),
     "sq ft": ("square foot", "square feet"), "sq. ft": ("square foot", "square feet"),
-    "sqft": ("square foot", "square feet"), "sq m": ("square meter", "square meters"),
-    "sq mi": ("square mile", "square miles"), "sq km": ("square kilometer", "square kilometers"),
-    "cu ft": ("cubic foot", "cubic feet"), "lb": ("pound", "pounds"), "lbs": ("pound", "pounds"),
-    "oz": ("ounce", "ounces"), "fl oz": ("fluid ounce", "fluid ounces"), "gal": ("gallon", "gallons"),
-    "qt": ("quart", "quarts"), "tsp": ("teaspoon", "teaspoons"), "tbsp": ("tablespoon", "tablespoons"),
-    "cc": ("C C", "C C"), "ha": ("hectare", "hectares"), "ly": ("light year", "light years"),
-    "mcg": ("microgram", "micrograms"), "hp": ("horsepower", "horsepower"), "min": ("minute", "minutes"),
-    "mins": ("minute", "minutes"), "sec": ("second", "seconds"), "secs": ("second", "seconds"), "h": ("hour", "hours"),
-    "hr": ("hour", "hours"), "hrs": ("hour", "hours"), "wk": ("week", "weeks"), "wks": ("week", "weeks"),
-    "yr": ("year", "years"), "yrs": ("year", "years"), "mos": ("month", "months"),
-    "Hz": ("hertz", "hertz"), "kHz": ("kilohertz", "kilohertz"), "MHz": ("megahertz", "megahertz"),
-    "GHz": ("gigahertz", "gigahertz"), "KB": ("kilobyte", "kilobytes"), "Gb": ("gigabit", "gigabits"),
-    "mbps": ("megabit per second", "megabits per second"), "kbps": ("kilobit per second", "kilobits per second"),
-    "gbps": ("gigabit per second", "gigabits per second"), "mph": ("mile per hour", "miles per hour"),
-    "MPH": ("mile per hour", "miles per hour"), "kph": ("kilometer per hour", "kilometers per hour"),
-    "kmh": ("kilometer per hour", "kilometers per hour"), "mpg": ("mile per gallon", "miles per gallon"),
-    "rpm": ("revolution per minute", "revolutions per minute"),
-    "RPM": ("revolution per minute", "revolutions per minute"),
-    "fps": ("frame per second", "frames per second"), "bpm": ("beat per minute", "beats per minute"),
-    "ppm": ("part per million", "parts per million"), "ppb": ("part per billion", "parts per billion"),
-    "dpi": ("dot per inch", "dots per inch"), "psi": ("P S I", "P S I"), "dB": ("decibel", "decibels"),
-    "bar": ("bar", "bars"), "atm": ("atmosphere", "atmospheres"), "KG": ("kilogram", "kilograms"),
-    "Kg": ("kilogram", "kilograms"), "KM": ("kilometer", "kilometers"), "CM": ("centimeter", "centimeters"),
+    "sqft": ("square foot", "square feet"), "cu ft": ("cubic foot", "cubic feet"), "cc": ("C C", "C C"),
+    "hp": ("horsepower", "horsepower"), "Hz": ("hertz", "hertz"), "kHz": ("kilohertz", "kilohertz"),
+    "MHz": ("megahertz", "megahertz"), "GHz": ("gigahertz", "gigahertz"), "psi": ("P S I", "P S I"),
     "°C": ("degree Celsius", "degrees Celsius"), "°F": ("degree Fahrenheit", "degrees Fahrenheit"),
-    "°": ("degree", "degrees"), "%": ("percent", "percent"), "‰": ("per mille", "per mille"),
-    "px": ("pixel", "pixels"), "MP": ("megapixel", "megapixels"),
+    "%": ("percent", "percent"), "‰": ("per mille", "per mille"),
 }  # fmt: skip
 _UNITS |= dict.fromkeys(("° C", "ºC", "˚C", "℃"), _UNITS["°C"])
 _UNITS |= dict.fromkeys(("° F", "ºF", "˚F", "℉"), _UNITS["°F"])
