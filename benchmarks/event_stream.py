@@ -35,7 +35,7 @@ from antiphon.bench.serve_bench import run_loop
 from antiphon.runtime.activity.report import ActivityReport
 from antiphon.runtime.activity.reporter import encode
 from antiphon.runtime.activity.sample import ActivitySampler
-from antiphon.server.setup.run_file import local_servers
+from antiphon.server.serving.setup.run_file import local_servers
 from engine_overhead import free_core
 
 LOWEST_TOKEN, HIGHEST_TOKEN = 100, 20_000

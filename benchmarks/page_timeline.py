@@ -15,7 +15,7 @@ import statistics
 from playwright.sync_api import sync_playwright
 
 from antiphon.bench.process import antiphon_server
-from antiphon.server.setup.run_file import local_servers
+from antiphon.server.serving.setup.run_file import local_servers
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FILL = """async (count) => {

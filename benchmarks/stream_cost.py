@@ -26,9 +26,9 @@ from antiphon.runtime.process.channel import message_of
 from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Deltas, FromEngine, Generate, decode_event, encode
 from antiphon.server.app import create_app
-from antiphon.server.draining_server import server_settings
 from antiphon.server.launch import set_up_garbage_collector
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.draining_server import server_settings
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 

@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from antiphon.cli.app import app
-from antiphon.server.setup.launch_plan import LaunchPlan
-from antiphon.server.setup.options import BY_NAME
-from antiphon.server.setup.settings import Settings
+from antiphon.server.serving.setup.launch_plan import LaunchPlan
+from antiphon.server.serving.setup.options import BY_NAME
+from antiphon.server.serving.setup.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

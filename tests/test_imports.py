@@ -27,26 +27,11 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "evaluation": [("sweep",), ("tasks",), (".",), ("metrics",)],
     "executor": [("device",), ("decoder",), ("sampling",), (".",)],
     "models": [("kokoro", "."), ("base",)],
-    "server": [
-        (".",),
-        ("anthropic", "message_batches", "ollama", "ranking", "realtime", "wyoming"),
-        ("batches",),
-        ("files",),
-        ("responses", "conversations"),
-        ("chat",),
-        ("stored_chats",),
-        ("text",),
-        ("parameters",),
-        ("sound",),
-        ("admin", "page"),
-        ("serving",),
-        ("setup",),
-        ("middleware",),
-        ("bodies",),
-        ("access",),
-        ("http",),
-        ("telemetry",),
-    ],
+    "server": [(".",), ("apis",), ("page",), ("stored",), ("generation",), ("serving",), ("web",)],
+    "server/stored": [("batches",), ("files",), (".",)],
+    "server/generation": [("chat",), ("text",), ("tools",), ("parameters",), ("sound",)],
+    "server/serving": [("admin",), (".",), ("setup",)],
+    "server/web": [("middleware",), ("bodies",), ("access",), ("http",), ("telemetry",)],
     "runtime": [
         ("residency",),
         ("process",),
@@ -88,9 +73,9 @@ def sub_packages(package: str) -> set[str]:
 
 
 def level(package: str, parts: Sequence[str]) -> int:
-    """The place in the order of a module, given by its path inside the package; -1 for one that has none."""
+    """Return the position in the order of a module, given by its path inside the package; -1 for one that has none."""
     name = parts[0] if parts and parts[0] in sub_packages(package) else "."
-    return next((place for place, names in enumerate(ORDER[package]) if name in names), -1)
+    return next((position for position, names in enumerate(ORDER[package]) if name in names), -1)
 
 
 @pytest.mark.long("every source is parsed")
@@ -116,8 +101,8 @@ def test_every_folder_is_a_known_room() -> None:
 
 
 @pytest.mark.parametrize("package", ORDER)
-def test_every_sub_package_has_a_place(package: str) -> None:
-    assert {name for names in ORDER[package] for name in names} == sub_packages(package) | {"."}
+def test_every_sub_package_has_a_position(package: str) -> None:
+    assert {name for names in ORDER[package] for name in names} - {"."} == sub_packages(package)
 
 
 @pytest.mark.parametrize("package", ORDER)
@@ -126,9 +111,19 @@ def test_imports_between_sub_packages_point_downward(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
         own = level(package, path.relative_to(ROOT / package).parts)
         for name in sorted(imported_modules(path)):
-            _, other, *parts = name.split(".")
-            if other == package and level(package, parts) < own:
+            other = Path(*name.split(".")[1:])
+            if other.is_relative_to(package) and level(package, other.relative_to(package).parts) < own:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def test_no_api_of_the_server_imports_another() -> None:
+    apis = ROOT / "server" / "apis"
+    wrong = []
+    for path in sorted(apis.rglob("*.py")):
+        own = path.relative_to(apis).parts[0]
+        others = {name.split(".")[3] for name in imported_modules(path) if name.startswith("antiphon.server.apis.")}
+        wrong += [f"{path.relative_to(ROOT)} imports {other}" for other in sorted(others - {own})]
     assert wrong == []
 
 

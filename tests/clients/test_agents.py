@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.architectures import registered
 from support.engine.scripted_folder import Script, ScriptedClient, write_scripted
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.fetching.source_archives import download_source
 from support.models.tiny_model import write_folder
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server

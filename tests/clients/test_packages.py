@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.fetching.client_environments import environment_python
 from support.server.http_server import RunningServer, running_server
 

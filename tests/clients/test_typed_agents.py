@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.architectures import registered
 from support.engine.scripted_folder import ScriptedClient, write_scripted
 from support.fetching.client_environments import environment_python

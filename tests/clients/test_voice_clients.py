@@ -23,9 +23,9 @@ from antiphon.audio.decode import decode
 from antiphon.audio.pcm import to_s16
 from antiphon.audio.resample import resample
 from antiphon.models.base.companions import END_OF_TURN
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.realtime.session_config import REALTIME
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.apis.realtime.session_config import REALTIME
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.fetching.client_environments import VARIABLES, environment_python, node_modules
 from support.server.http_server import RunningServer, running_server
 from support.sound.sounds import wav_bytes

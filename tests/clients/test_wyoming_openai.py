@@ -22,7 +22,7 @@ from wyoming.tts import Synthesize, SynthesizeVoice
 
 from antiphon.audio.decode import decode
 from antiphon.audio.pcm import to_s16
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.fetching.client_environments import VARIABLES, environment_python
 from support.server.http_server import RunningServer, running_server
 from support.server.wyoming_server import events_until, run_client, send_sound, sound_of

@@ -10,10 +10,10 @@ import pytest
 from fastapi import Request
 
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.server.bodies.uploads import read_form
-from antiphon.server.http.context import RequestContext
-from antiphon.server.http.errors import ApiError
-from antiphon.server.sound.request_schemas import TranscriptionForm
+from antiphon.server.generation.sound.request_schemas import TranscriptionForm
+from antiphon.server.web.bodies.uploads import read_form
+from antiphon.server.web.http.context import RequestContext
+from antiphon.server.web.http.errors import ApiError
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec

@@ -9,8 +9,8 @@ import openai
 import pytest
 from tokenizers import Tokenizer
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.models.tiny_model import write_folder
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, write_random_bert
 from support.server.pool import ServerPool

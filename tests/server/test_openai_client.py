@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from antiphon import Engine, SamplingParams
-from antiphon.server.setup.config import DEFAULT_ALIASES
+from antiphon.server.serving.setup.config import DEFAULT_ALIASES
 from support.server.http_server import RunningServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]

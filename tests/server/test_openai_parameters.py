@@ -17,11 +17,11 @@ from openai.types.responses.response_create_params import ResponseCreateParamsBa
 from openai.types.shared_params.reasoning import Reasoning
 from pydantic import BaseModel
 
-from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.parameters import request_schemas
-from antiphon.server.parameters.messages import AssistantMessage
-from antiphon.server.responses.request_schemas import ReasoningOptions, ResponseBody, ResponseStreamOptions
-from antiphon.server.sound.request_schemas import SpeechBody, TranscriptionForm, TranslationForm
+from antiphon.server.apis.responses.request_schemas import ReasoningOptions, ResponseBody, ResponseStreamOptions
+from antiphon.server.generation.parameters import request_schemas
+from antiphon.server.generation.parameters.chat_schemas import ChatBody
+from antiphon.server.generation.parameters.messages import AssistantMessage
+from antiphon.server.generation.sound.request_schemas import SpeechBody, TranscriptionForm, TranslationForm
 
 PARAMETERS: list[tuple[Any, type[BaseModel]]] = [
     (ChatParams, ChatBody),

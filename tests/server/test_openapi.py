@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from antiphon.runtime.speech import pronunciation
-from antiphon.server.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
 from antiphon.weights.catalog.resolve import resolve
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool

@@ -12,7 +12,7 @@ import httpx
 import ollama
 import pytest
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.server.http_server import RunningServer, running_server
 
 pytestmark = [pytest.mark.weights]

@@ -171,7 +171,7 @@ def test_a_model_that_does_not_fit_beside_one_that_does(chat_folder: Path) -> No
 
 def test_models_found_too_large_while_they_load_end_the_server() -> None:
     """As if their sizes had not been known before."""
-    before = "import antiphon.server.setup.launch_plan as setup; setup.check_models_fit = lambda *_: None"
+    before = "import antiphon.server.serving.setup.launch_plan as setup; setup.check_models_fit = lambda *_: None"
     command = ServeCommand("smollm2-135m", "--port", "0", "--memory", "50", "--offline", before=before)
     assert command.wait_for_end() == 1
     last = command.lines[-1]

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
-from antiphon.server.http.protocol import LINGER_SILENCE_SECONDS
+from antiphon.server.web.http.protocol import LINGER_SILENCE_SECONDS
 from support.server.livez import polled
 from support.soak import hostile_clients, sound_clients, text_clients
 from support.soak.crowd import KINDS, Crowd

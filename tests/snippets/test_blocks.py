@@ -12,9 +12,9 @@ import typer
 
 from antiphon.cli.app import app
 from antiphon.cli.serving.flags import plain
-from antiphon.server.setup.config import DEFAULT_ALIASES
-from antiphon.server.setup.launch_plan import LaunchPlan
-from antiphon.server.setup.settings import Settings
+from antiphon.server.serving.setup.config import DEFAULT_ALIASES
+from antiphon.server.serving.setup.launch_plan import LaunchPlan
+from antiphon.server.serving.setup.settings import Settings
 from antiphon.weights.catalog.catalog import catalog
 from support.pages.running import program, served_blocks
 from support.pages.snippets import (

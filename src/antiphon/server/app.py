@@ -18,61 +18,61 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server import docs_page, openapi
-from antiphon.server.access.admin_access import AdminAccess
-from antiphon.server.access.client_secrets import ClientSecrets
-from antiphon.server.access.hosts import AllowedHosts
-from antiphon.server.admin import events as admin_events
-from antiphon.server.admin import model_deletion, state, stored_models
-from antiphon.server.admin import models as admin_models
-from antiphon.server.admin import pulls as admin_pulls
-from antiphon.server.admin import requests as admin_requests
-from antiphon.server.admin.activity_hub import ActivityHub
-from antiphon.server.anthropic import messages
-from antiphon.server.batches import route as batches
-from antiphon.server.batches.storage import open_storage
-from antiphon.server.bodies.body_size import BodyBudget
-from antiphon.server.chat import route as chat
-from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
-from antiphon.server.conversations import route as conversations
-from antiphon.server.conversations.store import ConversationStore
-from antiphon.server.files import route as files
-from antiphon.server.http.errors import invalid
-from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
-from antiphon.server.message_batches import route as message_batches
-from antiphon.server.middleware.admission import Rules
-from antiphon.server.middleware.canonical_requests import CanonicalRequests
-from antiphon.server.middleware.gate import Gate
-from antiphon.server.middleware.route_table import RouteTable
-from antiphon.server.middleware.tracing_middleware import TracedRequests
-from antiphon.server.middleware.websocket_gate import WebSocketGate
-from antiphon.server.ollama import chat as ollama_chat
-from antiphon.server.ollama import embed as ollama_embed
-from antiphon.server.ollama import generate as ollama_generate
-from antiphon.server.ollama import models as ollama_models
-from antiphon.server.ollama import pull as ollama_pull
+from antiphon.server import openapi
+from antiphon.server.apis.anthropic import messages
+from antiphon.server.apis.anthropic.batches import route as message_batches
+from antiphon.server.apis.ollama import chat as ollama_chat
+from antiphon.server.apis.ollama import embed as ollama_embed
+from antiphon.server.apis.ollama import generate as ollama_generate
+from antiphon.server.apis.ollama import models as ollama_models
+from antiphon.server.apis.ollama import pull as ollama_pull
+from antiphon.server.apis.openai.audio import speech, stored_transcriptions, transcriptions, voices
+from antiphon.server.apis.openai.audio.background import BackgroundTranscriptions
+from antiphon.server.apis.openai.batches import route as batches
+from antiphon.server.apis.openai.chat import route as chat
+from antiphon.server.apis.openai.files import route as files
+from antiphon.server.apis.openai.stored_chats import route as stored_chats
+from antiphon.server.apis.openai.text import completions, embeddings, tokenization
+from antiphon.server.apis.ranking import routes as ranking
+from antiphon.server.apis.realtime import client_secrets
+from antiphon.server.apis.realtime import route as realtime
+from antiphon.server.apis.realtime.services import ServedVoice
+from antiphon.server.apis.realtime.shared_input import SharedInput
+from antiphon.server.apis.responses import compact, conversations, input_tokens
+from antiphon.server.apis.responses import create as responses
+from antiphon.server.apis.responses import stored as stored_responses
+from antiphon.server.apis.responses.store import ResponseStore
+from antiphon.server.generation.chat.spoken_reply_store import SpokenReplyStore
+from antiphon.server.generation.sound.unreadable import UNREADABLE_HEADERS
+from antiphon.server.page import docs_page
 from antiphon.server.page import route as page
 from antiphon.server.page import ticket as page_ticket
 from antiphon.server.page.handover import KeyHandover
-from antiphon.server.ranking import routes as ranking
-from antiphon.server.realtime import client_secrets
-from antiphon.server.realtime import route as realtime
-from antiphon.server.realtime.services import ServedVoice
-from antiphon.server.realtime.shared_input import SharedInput
-from antiphon.server.responses import compact, input_tokens
-from antiphon.server.responses import create as responses
-from antiphon.server.responses import stored as stored_responses
-from antiphon.server.responses.store import ResponseStore
+from antiphon.server.serving.admin import events as admin_events
+from antiphon.server.serving.admin import model_deletion, state, stored_models
+from antiphon.server.serving.admin import models as admin_models
+from antiphon.server.serving.admin import pulls as admin_pulls
+from antiphon.server.serving.admin import requests as admin_requests
+from antiphon.server.serving.admin.activity_hub import ActivityHub
 from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.serving import Serving
-from antiphon.server.setup.config import ServerConfig
-from antiphon.server.sound import speech, stored_transcriptions, transcriptions, voices
-from antiphon.server.sound.background import BackgroundTranscriptions
-from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
-from antiphon.server.stored_chats import route as stored_chats
-from antiphon.server.stored_chats.store import ChatStore
-from antiphon.server.telemetry.logs import log
-from antiphon.server.text import completions, embeddings, tokenization
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.stored.batches.storage import open_storage
+from antiphon.server.stored.chats import ChatStore
+from antiphon.server.stored.conversations import ConversationStore
+from antiphon.server.web.access.admin_access import AdminAccess
+from antiphon.server.web.access.client_secrets import ClientSecrets
+from antiphon.server.web.access.hosts import AllowedHosts
+from antiphon.server.web.bodies.body_size import BodyBudget
+from antiphon.server.web.http.errors import invalid
+from antiphon.server.web.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.web.middleware.admission import Rules
+from antiphon.server.web.middleware.canonical_requests import CanonicalRequests
+from antiphon.server.web.middleware.gate import Gate
+from antiphon.server.web.middleware.route_table import RouteTable
+from antiphon.server.web.middleware.tracing_middleware import TracedRequests
+from antiphon.server.web.middleware.websocket_gate import WebSocketGate
+from antiphon.server.web.telemetry.logs import log
 
 if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient

@@ -15,18 +15,18 @@ from typing import Any
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server.access.hosts import is_loopback
-from antiphon.server.access.keys import KeyRing
+from antiphon.server.apis.wyoming.listener import WyomingListener
 from antiphon.server.app import create_app
-from antiphon.server.draining_server import DrainingServer, server_settings
-from antiphon.server.http.listener import address, raise_file_limit
 from antiphon.server.page.address import PageAddress
-from antiphon.server.setup import systemd
-from antiphon.server.setup.config import ServerConfig
-from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
-from antiphon.server.setup.tls import TLSFiles
-from antiphon.server.telemetry.logs import log
-from antiphon.server.wyoming.listener import WyomingListener
+from antiphon.server.serving.draining_server import DrainingServer, server_settings
+from antiphon.server.serving.setup import systemd
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.serving.setup.run_file import LocalServer, RunFileError, new_admin_token, published
+from antiphon.server.serving.setup.tls import TLSFiles
+from antiphon.server.web.access.hosts import is_loopback
+from antiphon.server.web.access.keys import KeyRing
+from antiphon.server.web.http.listener import address, raise_file_limit
+from antiphon.server.web.telemetry.logs import log
 
 #: After the last response, time for slow clients to read what is still buffered.
 FLUSH_SECONDS = 5

@@ -12,46 +12,38 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server.admin.response_schemas import (
-    AnyModelCard,
-    AnyModelsAnswer,
-    DeletedModel,
-    HealthAnswer,
-    VersionAnswer,
-)
-from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
-from antiphon.server.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
-from antiphon.server.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
-from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.chat.response_schemas import ChatAnswer, StoredChatAnswer, StoredChatsAnswer
-from antiphon.server.conversations.schemas import (
-    ConversationAnswer,
-    ConversationBody,
-    ConversationDeletedAnswer,
-    ConversationItemsBody,
-)
-from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
-from antiphon.server.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
-from antiphon.server.message_batches.schemas import (
+from antiphon.server.apis.anthropic.batches.schemas import (
     DeletedMessageBatchAnswer,
     MessageBatchAnswer,
     MessageBatchBody,
     MessageBatchesAnswer,
 )
-from antiphon.server.ollama import request_schemas as ollama
-from antiphon.server.ollama import response_schemas as ollama_answers
-from antiphon.server.parameters.request_schemas import (
-    CompletionBody,
-    DetokenizeBody,
-    EmbeddingBody,
-    TemplateBody,
-    TokenizeBody,
+from antiphon.server.apis.anthropic.request_schemas import CountTokensBody, MessagesBody
+from antiphon.server.apis.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
+from antiphon.server.apis.ollama import request_schemas as ollama
+from antiphon.server.apis.ollama import response_schemas as ollama_answers
+from antiphon.server.apis.openai.audio.response_schemas import (
+    AnyTranscriptAnswer,
+    BackgroundTranscriptionAnswer,
+    DeletedTranscription,
+    TranscriptionsAnswer,
+    VoicesAnswer,
 )
-from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
-from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
-from antiphon.server.realtime.client_secrets import ClientSecretAnswer, ClientSecretBody
-from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
-from antiphon.server.responses.response_schemas import (
+from antiphon.server.apis.openai.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
+from antiphon.server.apis.openai.chat.response_schemas import ChatAnswer, StoredChatAnswer, StoredChatsAnswer
+from antiphon.server.apis.openai.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
+from antiphon.server.apis.openai.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
+from antiphon.server.apis.ranking.request_schemas import RerankBody, ScoreBody
+from antiphon.server.apis.ranking.response_schemas import RerankAnswer, ScoreAnswer
+from antiphon.server.apis.realtime.client_secrets import ClientSecretAnswer, ClientSecretBody
+from antiphon.server.apis.responses.conversation_schemas import (
+    ConversationAnswer,
+    ConversationBody,
+    ConversationDeletedAnswer,
+    ConversationItemsBody,
+)
+from antiphon.server.apis.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
+from antiphon.server.apis.responses.response_schemas import (
     CompactedAnswer,
     CountedTokensAnswer,
     DeletedAnswer,
@@ -59,17 +51,35 @@ from antiphon.server.responses.response_schemas import (
     ItemAnswer,
     ResponseAnswer,
 )
-from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
-from antiphon.server.sound.response_schemas import (
-    AnyTranscriptAnswer,
-    BackgroundTranscriptionAnswer,
-    DeletedTranscription,
-    TranscriptionsAnswer,
-    VoicesAnswer,
+from antiphon.server.generation.parameters.chat_schemas import ChatBody
+from antiphon.server.generation.parameters.request_schemas import (
+    CompletionBody,
+    DetokenizeBody,
+    EmbeddingBody,
+    TemplateBody,
+    TokenizeBody,
 )
-from antiphon.server.sound.transcript_answers import CONTENT_TYPES as TRANSCRIPT_TYPES
-from antiphon.server.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
-from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAnswer, PromptAnswer, TokensAnswer
+from antiphon.server.generation.sound.request_schemas import (
+    SpeechBody,
+    SpeechFormat,
+    TranscriptionForm,
+    TranslationForm,
+)
+from antiphon.server.generation.sound.transcript_answers import CONTENT_TYPES as TRANSCRIPT_TYPES
+from antiphon.server.generation.text.response_schemas import (
+    CompletionAnswer,
+    EmbeddingAnswer,
+    PromptAnswer,
+    TokensAnswer,
+)
+from antiphon.server.serving.admin.response_schemas import (
+    AnyModelCard,
+    AnyModelsAnswer,
+    DeletedModel,
+    HealthAnswer,
+    VersionAnswer,
+)
+from antiphon.server.web.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
 
 
 class Operation(NamedTuple):

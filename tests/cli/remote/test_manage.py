@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from antiphon.cli.remote.manage import duration
-from antiphon.server.setup.run_file import LocalServer, local_servers, published
+from antiphon.server.serving.setup.run_file import LocalServer, local_servers, published
 from support.models.tiny_model import write_folder
 from support.programs.command_line import Invoke
 from support.programs.forks import Fork

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from antiphon.cli.talk import command
-from antiphon.server.access.keys import KeyRing
+from antiphon.server.web.access.keys import KeyRing
 from support.programs.command_line import Invoke, assert_refused
 from support.programs.forks import BARE_MODULES, template
 from support.server.fake_voice import FakeVoice, text

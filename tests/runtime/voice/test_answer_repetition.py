@@ -14,7 +14,7 @@ from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.voice.events import EndReason, ResponseDone, ResponseStatus
 from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import Answer
-from antiphon.server.realtime.chat_answer import ChatAnswer
+from antiphon.server.apis.realtime.chat_answer import ChatAnswer
 from antiphon.text.tool_calls.output_parser import OutputParser
 from antiphon.text.tool_calls.pieces import Content
 from support.voice.driver import Driver

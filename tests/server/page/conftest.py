@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.http.connection_limits import SessionLimits
-from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
+from antiphon.server.web.http.connection_limits import SessionLimits
 from support.browser.admin_view import (
     ADMIN_KEY,
     API_KEY,

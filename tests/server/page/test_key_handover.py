@@ -10,11 +10,11 @@ import pytest
 from fastapi import FastAPI
 
 from antiphon.runtime.process.client import EngineClient
-from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import create_app
-from antiphon.server.http.errors import ApiError
 from antiphon.server.page.handover import TICKET_SECONDS, KeyHandover
-from antiphon.server.setup.config import ServerConfig
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.web.access.keys import KeyRing
+from antiphon.server.web.http.errors import ApiError
 
 KEY = "an-admin-key-for-the-page"
 URL = "http://127.0.0.1:8000"

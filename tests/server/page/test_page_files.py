@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from antiphon.server.access.keys import KeyRing
 from antiphon.server.page.files import STATIC, PageFiles, imported
 from antiphon.server.page.route import accepts_gzip
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from antiphon.server.setup.run_file import local_servers
+from antiphon.server.serving.setup.run_file import local_servers
 from support.browser.watched_page import watched_page
 from support.server.serve_command import ServeCommand
 from support.waiting import wait_until

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.browser.sound_views import downloaded, wait_until_heard
 from support.browser.watched_page import PHONE, watched_page
 from support.server.http_server import RunningServer

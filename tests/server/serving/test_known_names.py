@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from antiphon.ops.native.row_scaled import has_row_scaled
-from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from support.server.http_server import RunningServer, running_server
 from support.server.pool import ServerPool
 from support.sound.heard_words import is_heard

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 

@@ -13,14 +13,14 @@ import pytest
 from websockets.sync.client import connect
 
 from antiphon.runtime.residency.resident import ModelState
-from antiphon.server.access.keys import KeyRing
+from antiphon.server.apis.wyoming.events import WantedVoice
+from antiphon.server.apis.wyoming.offers import OfferedModel, Offers
 from antiphon.server.serving.models import ServedModels
-from antiphon.server.setup.config import AdapterSpec, LoadOnUse, ModelSpec, ServerConfig
-from antiphon.server.setup.launch_plan import LaunchPlan
-from antiphon.server.setup.openai_names import without_version
-from antiphon.server.setup.settings import Settings
-from antiphon.server.wyoming.events import WantedVoice
-from antiphon.server.wyoming.offers import OfferedModel, Offers
+from antiphon.server.serving.setup.config import AdapterSpec, LoadOnUse, ModelSpec, ServerConfig
+from antiphon.server.serving.setup.launch_plan import LaunchPlan
+from antiphon.server.serving.setup.openai_names import without_version
+from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.web.access.keys import KeyRing
 from support.models.adapters import random_pairs, write_peft
 from support.models.tiny_model import tiny_state
 from support.server.http_server import RunningServer

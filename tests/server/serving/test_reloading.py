@@ -11,7 +11,7 @@ from antiphon.errors import AntiphonError, CheckpointError, EngineError
 from antiphon.runtime.residency import resident
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.serving.models import ServedModels
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from support.engine.books import Books, empty_books
 from support.waiting import wait_until_async
 

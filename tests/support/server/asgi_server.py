@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from antiphon.server.draining_server import server_settings
-from antiphon.server.http.connection_limits import ConnectionLimits
-from antiphon.server.http.listener import bind
 from antiphon.server.launch import uvloop_run
+from antiphon.server.serving.draining_server import server_settings
+from antiphon.server.web.http.connection_limits import ConnectionLimits
+from antiphon.server.web.http.listener import bind
 from support.waiting import wait_until
 
 

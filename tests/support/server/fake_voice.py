@@ -19,7 +19,7 @@ from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, 
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage, HeardText
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.web.http.errors import ApiError, invalid
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
 RATE = 16_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
+from antiphon.server.web.access.keys import KeyRing
 from support.fetching.registries import LocalHub, local_hub
 from support.server.http_server import RunningServer, running_server
 

@@ -20,10 +20,10 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.server.app import create_app
-from antiphon.server.draining_server import server_settings
-from antiphon.server.http.listener import address, bind
+from antiphon.server.serving.draining_server import server_settings
 from antiphon.server.serving.serving import Serving
-from antiphon.server.setup.config import ServerConfig
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.web.http.listener import address, bind
 from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_bert
 from support.waiting import wait_until

@@ -20,16 +20,16 @@ from typing import Any
 
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.resident import ModelState, Resident
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.batches.queue import BatchQueue
-from antiphon.server.batches.store import BatchStore
-from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
-from antiphon.server.conversations.store import ConversationStore
-from antiphon.server.files.store import FileStore
-from antiphon.server.responses.store import ResponseStore
-from antiphon.server.setup.config import ServerConfig
-from antiphon.server.sound.background import BackgroundTranscriptions
-from antiphon.server.stored_chats.store import ChatStore
+from antiphon.server.apis.openai.audio.background import BackgroundTranscriptions
+from antiphon.server.apis.responses.store import ResponseStore
+from antiphon.server.generation.chat.spoken_reply_store import SpokenReplyStore
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.stored.batches.queue import BatchQueue
+from antiphon.server.stored.batches.store import BatchStore
+from antiphon.server.stored.chats import ChatStore
+from antiphon.server.stored.conversations import ConversationStore
+from antiphon.server.stored.files.store import FileStore
+from antiphon.server.web.access.keys import KeyRing
 from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 

@@ -16,17 +16,17 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from antiphon.audio.pcm import to_s16
 from antiphon.runtime.process.client import EngineClient
-from antiphon.server.access.admin_access import AdminAccess
-from antiphon.server.access.hosts import AllowedHosts
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.http.connection_limits import SessionLimits
-from antiphon.server.middleware.admission import Rules
-from antiphon.server.middleware.tracing_middleware import TracedRequests
-from antiphon.server.middleware.websocket_gate import WebSocketGate
-from antiphon.server.realtime import route
-from antiphon.server.realtime.shared_input import SharedInput
+from antiphon.server.apis.realtime import route
+from antiphon.server.apis.realtime.shared_input import SharedInput
 from antiphon.server.serving.serving import Serving
-from antiphon.server.setup.config import Limits, ServerConfig
+from antiphon.server.serving.setup.config import Limits, ServerConfig
+from antiphon.server.web.access.admin_access import AdminAccess
+from antiphon.server.web.access.hosts import AllowedHosts
+from antiphon.server.web.access.keys import KeyRing
+from antiphon.server.web.http.connection_limits import SessionLimits
+from antiphon.server.web.middleware.admission import Rules
+from antiphon.server.web.middleware.tracing_middleware import TracedRequests
+from antiphon.server.web.middleware.websocket_gate import WebSocketGate
 from support.realtime_order import Event, RealtimeOrder
 from support.server.asgi_server import serving_app
 from support.server.fake_voice import FakeVoice

@@ -15,7 +15,7 @@ from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptionStats, TranscriptProgress
 from antiphon.runtime.process.messages import Transcribe
-from antiphon.server.middleware import admission
+from antiphon.server.web.middleware import admission
 from support.server.http_server import RunningServer
 from support.sound.sounds import silence, wav_bytes
 from support.waiting import wait_until

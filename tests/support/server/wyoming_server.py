@@ -12,10 +12,10 @@ from wyoming.client import AsyncTcpClient
 from wyoming.event import Event
 
 from antiphon.runtime.process.client import EngineClient
-from antiphon.server.http.listener import bind
+from antiphon.server.apis.wyoming.server import WyomingLimits, WyomingServer
 from antiphon.server.serving.serving import Serving
-from antiphon.server.setup.config import ServerConfig
-from antiphon.server.wyoming.server import WyomingLimits, WyomingServer
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.web.http.listener import bind
 from support.server.http_server import RunningServer
 from support.waiting import PATIENCE_SECONDS
 

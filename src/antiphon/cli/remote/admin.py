@@ -14,8 +14,8 @@ from antiphon import environment
 from antiphon.cli.remote.address import ServerAddress, checked_key, key_in
 from antiphon.cli.remote.client import Client, ServerError
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.server.access.hosts import is_loopback
-from antiphon.server.setup.run_file import LocalServer, local_servers
+from antiphon.server.serving.setup.run_file import LocalServer, local_servers
+from antiphon.server.web.access.hosts import is_loopback
 
 NO_SERVER = "you have no server running on this machine; start one with `antiphon serve`, or give --base-url"
 

@@ -15,7 +15,7 @@ from antiphon.device_names import CPU
 
 if TYPE_CHECKING:
     from antiphon.runtime.residency.resident import Resident
-    from antiphon.server.setup.launch_plan import LaunchPlan
+    from antiphon.server.serving.setup.launch_plan import LaunchPlan
 
 
 @takes_server_options
@@ -28,13 +28,13 @@ def serve(**given: Any) -> None:
     environment.home()  # one that cannot be used is an error before anything starts
     from antiphon.cli.serving.browser import open_page
     from antiphon.runtime.loading.draft_reference import check_speculation
-    from antiphon.server.access.hosts import is_loopback
-    from antiphon.server.http.listener import bind
+    from antiphon.server.apis.wyoming.listener import WyomingListener
     from antiphon.server.launch import run_server
-    from antiphon.server.setup.launch_plan import LaunchPlan
-    from antiphon.server.setup.settings import Settings
-    from antiphon.server.telemetry.logs import set_up_logs
-    from antiphon.server.wyoming.listener import WyomingListener
+    from antiphon.server.serving.setup.launch_plan import LaunchPlan
+    from antiphon.server.serving.setup.settings import Settings
+    from antiphon.server.web.access.hosts import is_loopback
+    from antiphon.server.web.http.listener import bind
+    from antiphon.server.web.telemetry.logs import set_up_logs
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])

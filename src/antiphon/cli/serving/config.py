@@ -15,7 +15,7 @@ def config(**given: Any) -> None:
     """Print the settings that `antiphon serve` would have, as TOML, each with its origin: a flag, an environment
     variable, the configuration file or the default. Takes the same options.
     """
-    from antiphon.server.setup.settings import Settings
+    from antiphon.server.serving.setup.settings import Settings
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from antiphon.server.setup.option import Kind, Option
-from antiphon.server.setup.options import MODELS, OPTIONS
+from antiphon.server.serving.setup.option import Kind, Option
+from antiphon.server.serving.setup.options import MODELS, OPTIONS
 
 TYPES: dict[Kind, Any] = {
     Kind.TEXT: str | None,

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from antiphon.server.http.errors import ApiError
+from antiphon.server.web.http.errors import ApiError
 
 #: Time for a browser to start.
 TICKET_SECONDS = 120.0

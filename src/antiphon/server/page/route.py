@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon import __version__
 from antiphon.runtime.process.client import EngineState
-from antiphon.server.http.connection import json_response
-from antiphon.server.http.errors import ApiError
 from antiphon.server.page.files import PageFile, PageFiles
 from antiphon.server.serving.serving import serving_of
+from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.errors import ApiError
 
 router = APIRouter()
 

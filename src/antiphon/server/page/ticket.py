@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from antiphon.server.access.admin_access import AdminAccess
-from antiphon.server.access.hosts import is_loopback
-from antiphon.server.bodies.json_body import read_body
-from antiphon.server.http.connection import json_response
-from antiphon.server.http.errors import ApiError
 from antiphon.server.page.handover import KeyHandover
+from antiphon.server.web.access.admin_access import AdminAccess
+from antiphon.server.web.access.hosts import is_loopback
+from antiphon.server.web.bodies.json_body import read_body
+from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.errors import ApiError
 
 router = APIRouter()
 MAX_BODY_BYTES = 1024

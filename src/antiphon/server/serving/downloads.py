@@ -10,7 +10,7 @@ from fastapi import Request
 
 from antiphon.errors import DownloadCancelledError
 from antiphon.runtime.residency.fetching import fetch_model
-from antiphon.server.http.errors import unavailable
+from antiphon.server.web.http.errors import unavailable
 from antiphon.weights.catalog.fetch import FetchProgress
 from antiphon.weights.catalog.resolve import ResolvedModel
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server.http.errors import ApiError, api_error, unavailable
+from antiphon.server.web.http.errors import ApiError, api_error, unavailable
 
 if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient

@@ -23,14 +23,14 @@ from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
-from antiphon.server.http.context import current_context
-from antiphon.server.http.errors import ApiError, invalid, unavailable
 from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
 from antiphon.server.serving.model_card import task_of
 from antiphon.server.serving.model_names import adapters_named, named, suggestions, untagged
-from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
-from antiphon.server.setup.openai_names import OPENAI_NAMES, without_version
-from antiphon.server.telemetry.logs import log
+from antiphon.server.serving.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
+from antiphon.server.serving.setup.openai_names import OPENAI_NAMES, without_version
+from antiphon.server.web.http.context import current_context
+from antiphon.server.web.http.errors import ApiError, invalid, unavailable
+from antiphon.server.web.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
 from antiphon.weights.catalog.resolve import HUB_REFERENCE

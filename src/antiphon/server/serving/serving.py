@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.serving.models import ServedModels
-from antiphon.server.setup.config import ServerConfig
-from antiphon.server.telemetry.metrics import Metrics
-from antiphon.server.telemetry.tracing import Tracing
+from antiphon.server.serving.setup.config import ServerConfig
+from antiphon.server.web.middleware.active_requests import ActiveRequests
+from antiphon.server.web.telemetry.metrics import Metrics
+from antiphon.server.web.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient

@@ -1,1 +1,0 @@
-"""Anthropic's messages API, over the chats of this server."""

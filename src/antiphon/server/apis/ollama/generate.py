@@ -1,0 +1,71 @@
+"""`POST /api/generate`: a prompt as the turn of a chat, or as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.runtime.calls.events import TextDelta
+from antiphon.server.apis.ollama.answers import answer, load_or_unload, read_ollama
+from antiphon.server.apis.ollama.chat_body import check_unsupported, completion_body, prompt_chat_body
+from antiphon.server.apis.ollama.lines import GenerateLines
+from antiphon.server.apis.ollama.request_schemas import OllamaGenerateBody
+from antiphon.server.generation.chat.chat_call import prepare_chat
+from antiphon.server.generation.text.completion_call import prepare_completion
+from antiphon.server.generation.text.generation import Generations
+from antiphon.server.generation.text.logprobs import chat_logprobs
+from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_ids, encode
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.web.http.context import context_of
+from antiphon.text.tool_calls.output_parser import OutputParser
+
+router = APIRouter()
+
+
+@router.post("/api/generate")
+async def generate(request: Request) -> Response:
+    serving, context = serving_of(request), context_of(request)
+    body = await read_ollama(request, OllamaGenerateBody)
+    check_unsupported(body)
+    if not body.prompt:
+        return await load_or_unload(request, body, {"response": ""})
+    model = await serving.models.ready(body.model, "generate")
+    context.log_fields["model"] = model.name
+    begun, loaded = context.started, time.perf_counter()
+    name = body.model or model.name
+    earlier = check_ids(model, body.context or [], "context")
+    if body.raw or body.suffix or model.text.chat_template is None:
+        completion = await prepare_completion(
+            serving, completion_body(body, model, await _prompt(body, model, earlier))
+        )
+        call = completion.calls[0]
+        lines = GenerateLines(name, OutputParser(), _text, _logprobs(body, model), begun, loaded)
+    else:
+        chat = await prepare_chat(serving, prompt_chat_body(body, model), earlier)
+        call = chat.call
+        lines = GenerateLines(name, chat.parser(), chat.text, chat.logprobs, begun, loaded)
+    lines.prompt = None if body.raw else call.prompt
+    return await answer(request, Generations(serving, [call]), lines, body.stream is not False)
+
+
+async def _prompt(body: OllamaGenerateBody, model: ReadyModel, earlier: list[int]) -> str | list[int]:
+    if not earlier:
+        return body.prompt or ""
+    return [*earlier, *await asyncio.to_thread(encode, model, body.prompt or "", False, TOKENIZED_TOKENS)]
+
+
+def _text(delta: TextDelta) -> str:
+    return delta.text
+
+
+def _logprobs(body: OllamaGenerateBody, model: ReadyModel) -> Any:
+    def entries(delta: TextDelta) -> list[dict[str, Any]] | None:
+        if not body.logprobs:
+            return None
+        return chat_logprobs(model.text.tokenizer, delta.token_ids, delta.logprobs, delta.top_logprobs)
+
+    return entries

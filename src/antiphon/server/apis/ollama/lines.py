@@ -1,0 +1,138 @@
+"""`AnswerLines`: an answer in Ollama's form, as lines of a stream or as one object."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.server.generation.chat.message_builder import finish_reason, is_cut
+from antiphon.server.serving.model_card import rfc3339
+from antiphon.text.tool_calls.arguments import arguments_object
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
+
+Line = dict[str, Any]
+
+
+def nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+class AnswerLines(ABC):
+    """Turns the engine's deltas into lines; `whole` is all of them as one.
+
+    `text` is the text of a delta, `logprobs` the entries of its tokens if they are asked for. `begun` and `loaded` are
+    when the request arrived and when its model was there, by `time.perf_counter`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        parser: OutputParser,
+        text: Callable[[TextDelta], str],
+        logprobs: Callable[[TextDelta], list[Line] | None],
+        begun: float,
+        loaded: float,
+    ) -> None:
+        self._model = model
+        self._parser = parser
+        self._text = text
+        self._entries = logprobs
+        self._begun, self._loaded = begun, loaded
+        self._call: Line | None = None
+        self._arguments = ""
+        self.token_ids: list[int] = []
+        self.content = ""
+        self.thinking = ""
+        self.calls: list[Line] = []
+        self.logprobs: list[Line] = []
+
+    @abstractmethod
+    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
+        """A part of the answer, as the route puts it."""
+
+    def take(self, delta: TextDelta) -> Iterator[Line]:
+        self.token_ids += delta.token_ids
+        entries = self._entries(delta) or []
+        self.logprobs += entries
+        lines = list(self._lines(self._parser.feed(self._text(delta))))
+        if entries and not lines:
+            lines = [self._line(self.shape(""))]
+        for place, line in enumerate(lines):
+            yield line if place or not entries else {**line, "logprobs": entries}
+
+    def end(self, ended: Ended) -> Iterator[Line]:
+        yield from self._lines(self._parser.finish(is_cut(ended)))
+        yield from self._end_call()
+        yield self.last(ended, self.shape(""))
+
+    def whole(self, ended: Ended) -> Line:
+        """After `end`."""
+        line = self.last(ended, self.shape(self.content, self.thinking, self.calls))
+        return line | ({"logprobs": self.logprobs} if self.logprobs else {})
+
+    def last(self, ended: Ended, part: Line) -> Line:
+        reason = finish_reason(self._parser, ended)
+        return {
+            **self._line(part, is_done=True),
+            "done_reason": "stop" if reason == "tool_calls" else reason,
+            "total_duration": nanoseconds(time.perf_counter() - self._begun),
+            "load_duration": nanoseconds(self._loaded - self._begun),
+            "prompt_eval_count": ended.prompt_tokens,
+            "prompt_eval_duration": nanoseconds(max(0.0, ended.time_to_first_token - ended.queue)),
+            "eval_count": ended.completion_tokens,
+            "eval_duration": nanoseconds(max(0.0, ended.total - ended.time_to_first_token)),
+        }
+
+    def _line(self, part: Line, is_done: bool = False) -> Line:
+        return {"model": self._model, "created_at": rfc3339(time.time()), **part, "done": is_done}
+
+    def _lines(self, pieces: list[Piece]) -> Iterator[Line]:
+        for piece in pieces:
+            if isinstance(piece, CallArguments):
+                self._arguments += piece.text
+                continue
+            yield from self._end_call()
+            if isinstance(piece, Content):
+                self.content += piece.text
+                yield self._line(self.shape(piece.text))
+            elif isinstance(piece, Reasoning):
+                self.thinking += piece.text
+                yield self._line(self.shape("", piece.text))
+            elif isinstance(piece, CallStart):
+                self._call = {"index": piece.index, "name": piece.name}
+
+    def _end_call(self) -> Iterator[Line]:
+        """A call is sent whole, with its arguments as an object."""
+        if self._call is None:
+            return
+        function = {**self._call, "arguments": arguments_object(self._arguments)}
+        call = {"id": f"call_{len(self.calls)}", "function": function}
+        self._call, self._arguments = None, ""
+        self.calls.append(call)
+        yield self._line(self.shape("", calls=[call]))
+
+
+class ChatLines(AnswerLines):
+    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
+        message: Line = {"role": "assistant", "content": content}
+        if thinking:
+            message["thinking"] = thinking
+        if calls:
+            message["tool_calls"] = calls
+        return {"message": message}
+
+
+class GenerateLines(AnswerLines):
+    """`prompt` are the tokens that the next request sends back in `context`; None for a raw prompt."""
+
+    prompt: list[int] | None = None
+
+    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
+        return {"response": content} | ({"thinking": thinking} if thinking else {})
+
+    def last(self, ended: Ended, part: Line) -> Line:
+        line = super().last(ended, part)
+        return line if self.prompt is None else line | {"context": [*self.prompt, *self.token_ids]}

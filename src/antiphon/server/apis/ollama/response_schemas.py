@@ -1,0 +1,117 @@
+"""Ollama's answers, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from antiphon.server.generation.text.response_schemas import TokenLogprob
+from antiphon.server.web.http.schemas import Answer, Count
+
+
+class OllamaDone(Answer):
+    """Durations are in nanoseconds; an answer that only loads or unloads a model has none."""
+
+    model: str
+    created_at: str
+    done: Literal[True]
+    done_reason: Literal["stop", "length", "load", "unload"]
+    total_duration: Count | None = None
+    load_duration: Count | None = None
+    prompt_eval_count: Count | None = None
+    prompt_eval_duration: Count | None = None
+    eval_count: Count | None = None
+    eval_duration: Count | None = None
+    logprobs: list[TokenLogprob] | None = None
+
+
+class OllamaAnswerFunction(Answer):
+    index: Count
+    name: str
+    arguments: dict[str, Any]
+
+
+class OllamaAnswerCall(Answer):
+    id: str
+    function: OllamaAnswerFunction
+
+
+class OllamaAnswerMessage(Answer):
+    role: Literal["assistant"]
+    content: str
+    thinking: str | None = None
+    tool_calls: list[OllamaAnswerCall] | None = None
+
+
+class OllamaChatAnswer(OllamaDone):
+    message: OllamaAnswerMessage
+
+
+class OllamaGenerateAnswer(OllamaDone):
+    response: str
+    thinking: str | None = None
+    context: list[Count] | None = None
+
+
+class OllamaEmbedAnswer(Answer):
+    model: str
+    embeddings: list[list[float]]
+    total_duration: Count
+    load_duration: Count
+    prompt_eval_count: Count
+
+
+class OllamaEmbeddingsAnswer(Answer):
+    embedding: list[float]
+
+
+class OllamaDetails(Answer):
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+
+
+class OllamaListed(Answer):
+    name: str
+    model: str
+    size: Count
+    digest: str
+    details: OllamaDetails
+
+
+class OllamaTag(OllamaListed):
+    modified_at: str
+
+
+class OllamaTagsAnswer(Answer):
+    models: list[OllamaTag]
+
+
+class OllamaProcess(OllamaListed):
+    expires_at: str
+    size_vram: Count
+    context_length: Count
+
+
+class OllamaProcessesAnswer(Answer):
+    models: list[OllamaProcess]
+
+
+class OllamaShowAnswer(Answer):
+    modelfile: str
+    parameters: str
+    template: str
+    details: OllamaDetails
+    model_info: dict[str, Any]
+    capabilities: list[str]
+    modified_at: str
+
+
+class OllamaPullAnswer(Answer):
+    status: Literal["success"]
+
+
+class OllamaVersionAnswer(Answer):
+    version: str

@@ -1,0 +1,149 @@
+"""The answers about transcription and speech, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import RootModel
+
+from antiphon.server.apis.openai.audio.background_job import Status
+from antiphon.server.generation.sound.request_schemas import TranscriptFormat
+from antiphon.server.web.http.schemas import Answer, Count
+
+
+class TranscriptTimings(Answer):
+    """Seconds, but for the factor, which is seconds of work a second of sound."""
+
+    processing: float
+    real_time_factor: float
+    time_to_first_text: float | None
+
+
+class DurationUsage(Answer):
+    type: Literal["duration"]
+    seconds: float
+    timings: TranscriptTimings | None = None
+
+
+class TranscriptToken(Answer):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TranscriptAnswer(Answer):
+    text: str
+    usage: DurationUsage
+    logprobs: list[TranscriptToken] | None = None
+
+
+class TranscriptSegment(Answer):
+    id: Count
+    seek: Count
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+class TranscriptWord(Answer):
+    word: str
+    start: float
+    end: float
+
+
+class VerboseTranscriptAnswer(Answer):
+    text: str
+    usage: DurationUsage
+    task: Literal["transcribe", "translate"]
+    language: str
+    duration: float
+    segments: list[TranscriptSegment] | None = None
+    words: list[TranscriptWord] | None = None
+
+
+class TranscriptionProgress(Answer):
+    """Seconds of the recording. Its duration is null where its header does not say, until it was read to the end."""
+
+    seconds: float
+    duration: float | None
+    fraction: float | None
+
+
+class TranscriptionFailure(Answer):
+    code: str
+    message: str
+    param: str | None
+
+
+class PartialTranscriptAnswer(Answer):
+    text: str
+    segments: list[TranscriptSegment]
+    seconds: float
+
+
+class TranscriptionSummary(Answer):
+    """A transcription in the background, without its text."""
+
+    id: str
+    object: Literal["audio.transcription"]
+    status: Status
+    background: Literal[True]
+    task: Literal["transcribe", "translate"]
+    model: str
+    response_format: TranscriptFormat
+    created_at: Count
+    started_at: Count | None
+    completed_at: Count | None
+    ended_at: Count | None
+    expires_at: Count | None
+    progress: TranscriptionProgress
+    error: TranscriptionFailure | None
+
+
+class BackgroundTranscriptionAnswer(TranscriptionSummary):
+    #: Null once it is completed.
+    partial: PartialTranscriptAnswer | None
+    #: In the response format that was asked for: an object, or text.
+    result: TranscriptAnswer | VerboseTranscriptAnswer | str | None
+
+
+class TranscriptionsAnswer(Answer):
+    object: Literal["list"]
+    data: list[TranscriptionSummary]
+    first_id: str
+    last_id: str
+    has_more: bool
+
+
+class DeletedTranscription(Answer):
+    id: str
+    object: Literal["audio.transcription"]
+    deleted: Literal[True]
+
+
+class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer | BackgroundTranscriptionAnswer]):
+    """As `response_format` says: `json` or `verbose_json`; or the state of a transcription in the background."""
+
+
+class VoiceAnswer(Answer):
+    id: str
+    object: Literal["voice"]
+    name: str
+    language: str
+    gender: str | None
+    #: Further names of this voice.
+    aliases: list[str]
+    #: The voice that this name is an alias of; null for a voice of its own.
+    same_as: str | None
+
+
+class VoicesAnswer(Answer):
+    object: Literal["list"]
+    model: str
+    default: str
+    data: list[VoiceAnswer]

@@ -1,0 +1,51 @@
+"""`/v1/audio/transcriptions/{id}`: reading, listing, cancelling and deleting transcriptions in the background."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.server.apis.openai.audio.background import BackgroundJob, transcriptions_of
+from antiphon.server.apis.openai.audio.background_job import Status
+from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.errors import ApiError
+from antiphon.server.web.http.paging import After, Limit, Order, page
+
+router = APIRouter()
+
+
+def _find(request: Request, transcription_id: str) -> BackgroundJob:
+    return transcriptions_of(request).find(transcription_id, context_of(request).key)
+
+
+@router.get("/v1/audio/transcriptions")
+async def list_transcriptions(
+    request: Request, after: After = None, limit: Limit = 20, order: Order = "desc"
+) -> Response:
+    """List the transcriptions of the caller's key, without their texts."""
+    found = transcriptions_of(request).of_owner(context_of(request).key)
+    return json_response(page([job.summary() for job in found], after, limit, order))
+
+
+@router.get("/v1/audio/transcriptions/{transcription_id}")
+async def get_transcription(request: Request, transcription_id: str) -> Response:
+    """Status, progress and the text so far; once it is completed, the result."""
+    return json_response(_find(request, transcription_id).body())
+
+
+@router.post("/v1/audio/transcriptions/{transcription_id}/cancel")
+async def cancel_transcription(request: Request, transcription_id: str) -> Response:
+    """End one that waits or runs; its text so far is kept. Cancelling twice changes nothing."""
+    job = _find(request, transcription_id)
+    if job.has_ended and job.status is not Status.CANCELLED:
+        message = f"the transcription has ended with status {job.status}"
+        raise ApiError(400, message, code="transcription_ended", param="transcription_id")
+    transcriptions_of(request).cancel(job)
+    return json_response(job.body())
+
+
+@router.delete("/v1/audio/transcriptions/{transcription_id}")
+async def delete_transcription(request: Request, transcription_id: str) -> Response:
+    """Remove the transcription; one that waits or runs is cancelled."""
+    transcriptions_of(request).remove(_find(request, transcription_id))
+    return json_response({"id": transcription_id, "object": "audio.transcription", "deleted": True})

@@ -1,0 +1,85 @@
+"""The answer of `POST /v1/chat/completions`, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from antiphon.server.generation.text.response_schemas import PromptLogprobs, TokenLogprob, Usage
+from antiphon.server.web.http.schemas import Answer, Count
+
+
+class ChatLogprobs(Answer):
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class AnswerFunction(Answer):
+    name: str
+    arguments: str
+
+
+class AnswerToolCall(Answer):
+    id: str
+    type: Literal["function"]
+    function: AnswerFunction
+
+
+class AnswerCustom(Answer):
+    name: str
+    input: str
+
+
+class AnswerCustomToolCall(Answer):
+    id: str
+    type: Literal["custom"]
+    custom: AnswerCustom
+
+
+class AnswerAudio(Answer):
+    id: str
+    data: str
+    expires_at: int
+    transcript: str
+
+
+class AnswerMessage(Answer):
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None = None
+    reasoning_content: str | None = None
+    tool_calls: list[AnswerToolCall | AnswerCustomToolCall] | None = None
+    function_call: AnswerFunction | None = None
+    audio: AnswerAudio | None = None
+
+
+class ChatChoice(Answer):
+    index: Count
+    message: AnswerMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: Literal["stop", "length", "tool_calls", "function_call"]
+    token_ids: list[int] | None = None
+
+
+class ChatAnswer(Answer):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    service_tier: Literal["default"] | None = None
+    choices: list[ChatChoice]
+    usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class StoredChatAnswer(ChatAnswer):
+    metadata: dict[str, str]
+
+
+class StoredChatsAnswer(Answer):
+    object: Literal["list"]
+    data: list[StoredChatAnswer]
+    first_id: str
+    last_id: str
+    has_more: bool

@@ -1,0 +1,42 @@
+"""The answers about ranking, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from antiphon.server.generation.text.response_schemas import EmbeddingUsage
+from antiphon.server.web.http.schemas import Answer, Count
+
+
+class AnswerDocument(Answer):
+    text: str
+
+
+class RerankResult(Answer):
+    index: Count
+    relevance_score: float
+    document: AnswerDocument | None = None
+
+
+class RerankAnswer(Answer):
+    """The best first."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    usage: EmbeddingUsage
+
+
+class ScoreRow(Answer):
+    object: Literal["score"]
+    index: Count
+    score: float
+
+
+class ScoreAnswer(Answer):
+    id: str
+    object: Literal["list"]
+    created: int
+    model: str
+    data: list[ScoreRow]
+    usage: EmbeddingUsage

@@ -1,0 +1,160 @@
+"""What `session.update` may set. Every field may be left out: only those that are present change the session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from antiphon.server.web.http.schemas import Metadata
+
+MAX_MS = 3_600_000
+Instructions = Annotated[str, Field(max_length=1 << 20)]
+ModelName = Annotated[str, Field(min_length=1, max_length=512)]
+VoiceName = Annotated[str, Field(max_length=512)]
+ToolName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")]
+MaxTokens = Annotated[int, Field(ge=1, lt=2**31)] | Literal["inf"]
+
+
+class Wire(BaseModel):
+    """Unknown fields are ignored, as the service adds some from time to time."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Settings(Wire):
+    """Settings of a session or a response. Unknown fields are rejected: their effect would be missing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Format(Settings):
+    type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
+    rate: int | None = None
+
+    @model_validator(mode="after")
+    def _has_its_rate(self) -> Self:
+        own = 24_000 if self.type == "audio/pcm" else 8_000
+        if self.rate not in (None, own):
+            raise ValueError(f"{self.type} has a rate of {own}, not {self.rate}")
+        return self
+
+
+class Transcription(Settings):
+    model: ModelName | None = None
+    language: Annotated[str, Field(max_length=16)] | None = None
+    prompt: Annotated[str, Field(max_length=1 << 16)] | None = None
+
+
+class NoiseReduction(Settings):
+    type: Literal["near_field", "far_field"] | None = None
+
+
+class ServerVad(Settings):
+    type: Literal["server_vad"]
+    threshold: Annotated[float, Field(gt=0, le=1)] | None = None
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=5000)] | None = None
+    silence_duration_ms: Annotated[int, Field(ge=100, le=60_000)] | None = None
+    idle_timeout_ms: Annotated[int, Field(ge=100, le=MAX_MS)] | None = None
+    create_response: bool | None = None
+    interrupt_response: bool | None = None
+
+
+class SemanticVad(Settings):
+    type: Literal["semantic_vad"]
+    eagerness: Literal["low", "medium", "high", "auto"] | None = None
+    create_response: bool | None = None
+    interrupt_response: bool | None = None
+
+
+TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
+
+
+class AudioInput(Settings):
+    format: Format | None = None
+    transcription: Transcription | None = None
+    noise_reduction: NoiseReduction | None = None
+    turn_detection: TurnDetection | None = None
+
+
+class VoiceId(Settings):
+    id: VoiceName
+
+
+class AudioOutput(Settings):
+    format: Format | None = None
+    voice: VoiceName | VoiceId | None = None
+    speed: Annotated[float, Field(ge=0.25, le=1.5)] | None = None
+
+
+class Audio(Settings):
+    input: AudioInput | None = None
+    output: AudioOutput | None = None
+
+
+class FunctionTool(Wire):
+    type: Literal["function"] = "function"
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class NamedFunction(Wire):
+    type: Literal["function"]
+    name: ToolName
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedFunction
+
+
+class Truncation(Wire):
+    type: Literal["retention_ratio"]
+    retention_ratio: Annotated[float, Field(ge=0, le=1)]
+    token_limits: dict[str, Any] | None = None
+
+
+class Answering(Settings):
+    """What a session and a single response have in common."""
+
+    instructions: Instructions | None = None
+    output_modalities: list[Literal["text", "audio"]] | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: MaxTokens | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
+
+class Unused(Settings):
+    """Fields that are accepted without effect. A stored prompt is rejected before."""
+
+    prompt: Any = None
+    reasoning: Any = None
+
+
+class SessionUpdate(Answering, Unused):
+    """Clients may send back a session that they received, with the fields that cannot change."""
+
+    id: str | None = None
+    object: str | None = None
+    expires_at: int | None = None
+    client_secret: Any = None
+    type: Literal["realtime", "transcription"] | None = None
+    model: ModelName | None = None
+    audio: Audio | None = None
+    tracing: Literal["auto"] | dict[str, Any] | None = None
+    truncation: Literal["auto", "disabled"] | Truncation | None = None
+    include: list[str] | None = None
+
+
+class ResponseAudio(Settings):
+    output: AudioOutput | None = None
+
+
+class ResponseParams(Answering, Unused):
+    """Of `response.create`. `input` is parsed apart."""
+
+    conversation: Literal["auto", "none"] | None = None
+    metadata: Metadata | None = None
+    audio: ResponseAudio | None = None
+    input: list[dict[str, Any]] | None = None

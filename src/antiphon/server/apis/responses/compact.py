@@ -1,0 +1,143 @@
+"""`POST /v1/responses/compact`: a long conversation as one item that later requests accept in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.errors import TooManyTokensError
+from antiphon.runtime.calls.events import Ended
+from antiphon.server.apis.responses.compaction import MAX_KEPT, Summary, expanded, packed
+from antiphon.server.apis.responses.history import history
+from antiphon.server.apis.responses.items import transcript
+from antiphon.server.apis.responses.request_schemas import CompactBody, MessageItem, PlainItem
+from antiphon.server.apis.responses.store import store_of
+from antiphon.server.apis.responses.usage import response_usage
+from antiphon.server.generation.chat.chat_call import prepare_chat
+from antiphon.server.generation.chat.message_builder import MessageBuilder
+from antiphon.server.generation.parameters.chat_schemas import ChatBody
+from antiphon.server.generation.parameters.messages import SystemMessage, UserMessage
+from antiphon.server.generation.text.generation import Generations
+from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, too_many_tokens
+from antiphon.server.generation.text.streaming import closing
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.stored.conversations import conversations_of
+from antiphon.server.web.bodies.json_body import read_body
+from antiphon.server.web.http.connection import json_response, unless_disconnected
+from antiphon.server.web.http.context import context_of
+
+router = APIRouter()
+
+TASK = (
+    "Summarise the conversation for someone who will continue it. Keep what the user asked for, facts, names, numbers, "
+    "decisions, results of tools and open questions. Leave out greetings. Write only the summary."
+)
+#: Of the model's context: the newest items are kept as they are if they take no more, and so long is a summary.
+KEPT_SHARE, SUMMARY_SHARE = 4, 8
+MAX_SUMMARY_TOKENS = 512
+#: A conversation is summed up in pieces of half a context: so many generations are made for one request at most.
+MAX_PIECES = 64
+
+
+@router.post("/v1/responses/compact")
+async def compact(request: Request) -> Response:
+    serving, context = serving_of(request), context_of(request)
+    body = await read_body(request, CompactBody, serving.config.limits.body_bytes)
+    stores = (store_of(request), conversations_of(request))
+    found = await history(body.input, body.previous_response_id, None, stores, context.key)
+    items = list(expanded(found.items))
+    model = await serving.models.ready(body.model, "generate")
+    context.log_fields["model"] = model.name
+    compaction = Compaction(serving, model, body.instructions)
+    content = await unless_disconnected(request, compaction.run(items))
+    answer = {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [{"id": f"cmp_{uuid.uuid4().hex}", "type": "compaction", "encrypted_content": content}],
+        "usage": compaction.usage(),
+    }
+    return json_response(answer)
+
+
+class Compaction:
+    """The last turn is kept if it is short enough; the model sums up what came before."""
+
+    def __init__(self, serving: Serving, model: ReadyModel, instructions: str | None) -> None:
+        self._serving = serving
+        self._model = model
+        self._task = TASK if instructions is None else f"{TASK}\n\nThe instructions were:\n{instructions}"
+        self._tokens: Counter[str] = Counter()
+        self._piece_tokens = max(16, model.max_tokens // 2)
+
+    async def run(self, items: Sequence[PlainItem | Summary]) -> str:
+        """The content of the compaction item."""
+        start = max((place for place, item in enumerate(items) if _is_users(item)), default=len(items))
+        kept = [item for item in items[start:] if not isinstance(item, Summary)]
+        num_tokens = len(await self._encode(transcript(kept)))
+        if len(kept) > MAX_KEPT or num_tokens > self._model.max_tokens // KEPT_SHARE:
+            start, kept = len(items), []
+        return packed(await self._summary(items[:start]), kept)
+
+    def usage(self) -> dict[str, Any]:
+        cached = {"cached_tokens": self._tokens["cached"]}
+        given, written = self._tokens["prompt"], self._tokens["completion"]
+        usage = {"prompt_tokens": given, "completion_tokens": written, "total_tokens": given + written}
+        return response_usage({**usage, "prompt_tokens_details": cached}, 0)
+
+    async def _summary(self, items: Sequence[PlainItem | Summary]) -> str:
+        """A summary of the items. A text that is too long is summed up piece by piece, each with the summary so far."""
+        summary = "\n".join(item.text for item in items if isinstance(item, Summary))
+        ids = await self._encode(transcript([item for item in items if not isinstance(item, Summary)]))
+        size = self._piece_tokens
+        if not ids and len(await self._encode(summary)) <= self._model.max_tokens // KEPT_SHARE:
+            return summary
+        for start in range(0, len(ids), size):
+            piece = await asyncio.to_thread(self._model.text.tokenizer.decode, ids[start : start + size])
+            before = f"Summary of what came before:\n{summary}\n\n" if summary else ""
+            summary = await self._ask(f"{before}Conversation:\n{piece}")
+        return summary
+
+    async def _encode(self, text: str) -> list[int]:
+        if not text:
+            return []
+        most = min(max(TOKENIZED_TOKENS, self._model.max_tokens), MAX_PIECES * self._piece_tokens)
+        encode = partial(self._model.text.tokenizer.encode, add_special_tokens=False, parse_special=False)
+        try:
+            return await asyncio.to_thread(encode, text, max_tokens=most)
+        except TooManyTokensError as error:
+            raise too_many_tokens(error, "input") from None
+
+    async def _ask(self, text: str) -> str:
+        longest = max(1, min(MAX_SUMMARY_TOKENS, self._model.max_tokens // SUMMARY_SHARE))
+        allowed = self._serving.config.limits.output_tokens
+        longest = longest if allowed is None else min(longest, allowed)
+        system = SystemMessage(role="system", content=self._task)
+        user = UserMessage(role="user", content=text)
+        body = ChatBody(model=self._model.name, messages=[system, user], max_completion_tokens=longest, temperature=0.0)
+        chat = await prepare_chat(self._serving, body)
+        generations, builder = Generations(self._serving, [chat.call]), MessageBuilder(chat)
+        async with closing(generations):
+            await generations.open()
+            async for _, event in generations.events():
+                if isinstance(event, Ended):
+                    builder.choice(0, event)
+                else:
+                    builder.add(event)
+        usage = generations.usage(False)
+        self._tokens["prompt"] += usage["prompt_tokens"]
+        self._tokens["completion"] += usage["completion_tokens"]
+        self._tokens["cached"] += usage["prompt_tokens_details"]["cached_tokens"]
+        return builder.content.strip()
+
+
+def _is_users(item: PlainItem | Summary) -> bool:
+    return isinstance(item, MessageItem) and item.role == "user"

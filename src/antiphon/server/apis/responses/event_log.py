@@ -1,0 +1,43 @@
+"""`EventLog`: the events of a response that runs in the background, for streams that follow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from antiphon.server.apis.responses.output import Event
+from antiphon.server.web.http.events import named_event
+
+
+class EventLog:
+    """Events in the form in which they are sent. A follower gets those of the past, then the others as they come."""
+
+    def __init__(self) -> None:
+        self._events: list[bytes] = []
+        self._is_over = False
+        self._changed = asyncio.Event()
+        #: Set with the first event.
+        self.has_begun = asyncio.Event()
+
+    def append(self, event: Event) -> None:
+        self._events.append(named_event(event["type"], event))
+        self.has_begun.set()
+        self._wake()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed.clear()
+
+    async def follow(self, first: int = 0) -> AsyncGenerator[bytes, None]:
+        """The events from that number on, until the response has ended."""
+        while True:
+            while first < len(self._events):
+                yield self._events[first]
+                first += 1
+            if self._is_over:
+                return
+            await self._changed.wait()

@@ -1,0 +1,62 @@
+"""The events of a response that is stored, the same as when it was generated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from antiphon.server.apis.responses.output import ARGUMENTS, SEARCH, Cuts, Event, ResponseOutput
+from antiphon.server.apis.responses.tools import CalledTool
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Reasoning
+
+CALLS = (*ARGUMENTS, SEARCH)
+
+
+def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
+    """All events with their numbers. `cuts` say how the text of each output item was divided."""
+    for number, event in enumerate(_events(body, cuts)):
+        yield {**event, "sequence_number": number}
+
+
+def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
+    begun = {**body, "status": "in_progress", "output": [], "usage": None}
+    begun |= {"completed_at": None, "error": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    calls = [item for item in body["output"] if item["type"] in CALLS]
+    called = {
+        f"{number}": CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
+        for number, item in enumerate(calls)
+    }
+    output = ResponseOutput(body["output"], called)
+    num_calls = 0
+    for item, pieces in zip(body["output"], cuts, strict=True):
+        if item["type"] in CALLS:
+            yield from output.take([CallStart(num_calls, f"{num_calls}")], [])
+            text = json.dumps(item["arguments"]) if item["type"] == SEARCH else item[ARGUMENTS[item["type"]]]
+            place = 0
+            for size, _ in [(len(text), 0)] if item["type"] == SEARCH else pieces:
+                yield from output.take([CallArguments(num_calls, text[place : place + size])], [])
+                place += size
+            num_calls += 1
+        else:
+            yield from _text_events(output, item, pieces)
+    yield from output.finish(body["status"] == "completed")
+    kind = "incomplete" if body["status"] == "cancelled" else body["status"]
+    yield {"type": f"response.{kind}", "response": body}
+
+
+def _called(item: dict[str, Any]) -> CalledTool:
+    return CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
+
+
+def _text_events(output: ResponseOutput, item: dict[str, Any], pieces: list[tuple[int, int]]) -> Iterator[Event]:
+    part = item["content"][0]
+    logprobs = part.get("logprobs") or []
+    place = first = 0
+    for size, num_logprobs in pieces:
+        text = part["text"][place : place + size]
+        piece = Content(text) if item["type"] == "message" else Reasoning(text)
+        yield from output.take([piece], logprobs[first : first + num_logprobs])
+        place, first = place + size, first + num_logprobs

@@ -1,0 +1,60 @@
+"""`truncation: auto`: the oldest turns of a conversation are dropped until it fits the model's context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from antiphon.server.apis.responses.chat_body import chat_body
+from antiphon.server.apis.responses.request_schemas import Item, MessageItem, ResponseBody
+from antiphon.server.generation.chat.chat_call import ChatCall, prepare_chat
+from antiphon.server.serving.serving import Serving
+from antiphon.server.web.http.errors import ApiError
+
+
+async def prepare_fitting(serving: Serving, body: ResponseBody, items: Sequence[Item]) -> ChatCall:
+    """The chat, without as few of its oldest turns as make it fit if `truncation` is `auto`.
+
+    A turn begins with a message of the user. Instructions and the last turn always stay, so it may still be too long.
+    """
+    try:
+        chat = await prepare_chat(serving, chat_body(body, items))
+        if body.truncation != "auto" or _has_room(chat, body):
+            return chat
+    except ApiError as error:
+        if body.truncation != "auto" or error.code != "context_length_exceeded":
+            raise
+    turns = [place for place, item in enumerate(items) if place and _is_message(item, "user")]
+    low, high, best = 0, len(turns), None
+    while low < high:
+        middle = (low + high) // 2
+        found = await _if_fitting(serving, body, _without(items, turns[middle]))
+        if found is None:
+            low = middle + 1
+        else:
+            high, best = middle, found
+    return best or await prepare_chat(serving, chat_body(body, _without(items, turns[-1] if turns else 0)))
+
+
+async def _if_fitting(serving: Serving, body: ResponseBody, items: list[Item]) -> ChatCall | None:
+    try:
+        chat = await prepare_chat(serving, chat_body(body, items))
+    except ApiError as error:
+        if error.code != "context_length_exceeded":
+            raise
+        return None
+    return chat if _has_room(chat, body) else None
+
+
+def _has_room(chat: ChatCall, body: ResponseBody) -> bool:
+    """Whether the answer that is asked for fits after the prompt; it may claim up to half of the context."""
+    wanted = min(body.max_output_tokens or 1, chat.model.max_tokens // 2)
+    return len(chat.call.prompt) + wanted <= chat.model.max_tokens
+
+
+def _without(items: Sequence[Item], start: int) -> list[Item]:
+    """The items from `start` on, and the instructions among the earlier ones."""
+    return [item for item in items[:start] if _is_message(item, "system", "developer")] + list(items[start:])
+
+
+def _is_message(item: Item, *roles: str) -> bool:
+    return isinstance(item, MessageItem) and item.role in roles

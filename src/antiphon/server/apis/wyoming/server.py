@@ -1,0 +1,76 @@
+"""`WyomingServer`: the listener for Wyoming clients, beside that of HTTP and over the same models."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+
+from antiphon.server.apis.wyoming.connection import LinkLimits, WyomingConnection
+from antiphon.server.apis.wyoming.metrics import WyomingMetrics
+from antiphon.server.serving.serving import Serving
+from antiphon.server.web.http.connection_limits import Connections
+from antiphon.server.web.http.errors import unavailable
+from antiphon.server.web.http.listener import address
+from antiphon.server.web.telemetry.logs import log
+
+
+@dataclass(frozen=True)
+class WyomingLimits:
+    """At `connections` open ones, a new one takes the slot of the idlest; if all have a request, it is refused."""
+
+    connections: int = 64
+    link: LinkLimits = field(default_factory=LinkLimits)
+
+
+class WyomingServer:
+    """Requests are among those of `serving`: they are waited for, listed and cancelled as those of HTTP are."""
+
+    def __init__(self, serving: Serving, listener: socket.socket, limits: WyomingLimits | None = None) -> None:
+        idle = LinkLimits(idle_seconds=serving.config.connections.idle_seconds)
+        self._serving = serving
+        self._listener = listener
+        self._limits = limits or WyomingLimits(link=idle)
+        self._metrics = WyomingMetrics(serving.metrics.registry)
+        self._slots = Connections(self._limits.connections)
+        self._connections: set[asyncio.Task[None]] = set()  # with those that are being closed
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return address(self._listener, "tcp")
+
+    async def start(self) -> None:
+        line = self._limits.link.frames.line_bytes
+        self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=line)
+        log("listening for Wyoming", address=self.url)
+
+    async def stop(self) -> None:
+        """Close every connection. Requests that still run are cancelled."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        most = self._limits.connections
+        if len(self._connections) >= 2 * most:  # a flood: half of the connections are being closed already
+            writer.transport.abort()
+            return
+        connection = WyomingConnection(self._serving, self._metrics, self._limits.link, reader, writer, self._slots)
+        if self._slots.open(connection):
+            work = connection.run()
+        else:
+            refusal = unavailable(f"{most} clients are connected already and have requests", "too_many_connections")
+            work = connection.refuse(refusal)
+        task = asyncio.create_task(work)
+        self._connections.add(task)
+        self._metrics.connections.set(len(self._connections))
+        task.add_done_callback(lambda task: self._ended(task, connection))
+
+    def _ended(self, task: asyncio.Task[None], connection: WyomingConnection) -> None:
+        self._slots.close(connection)
+        self._connections.discard(task)
+        self._metrics.connections.set(len(self._connections))

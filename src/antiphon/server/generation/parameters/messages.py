@@ -1,0 +1,203 @@
+"""Messages and tools in the bodies of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from antiphon.server.web.http.schemas import Body, Unsupported
+from antiphon.server.web.http.text_only import TEXT_ONLY, ReadsText
+
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class TextPart(Body):
+    type: Literal["text"]
+    text: str
+
+
+class InputAudio(Body):
+    data: str  # base64
+    format: Literal["wav", "mp3", "flac", "opus", "ogg", "aac", "m4a", "webm", "pcm16"]
+
+
+class InputAudioPart(Body):
+    """Sound, which becomes the text that it says; in chats only."""
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+TextContent = str | list[Annotated[TextPart, ReadsText]]
+
+
+class SystemMessage(Body):
+    role: Literal["system", "developer"]
+    content: TextContent
+    name: str | None = None
+
+
+class UserMessage(Body):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported(TEXT_ONLY)}
+
+    role: Literal["user"]
+    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type"), ReadsText]]
+    name: str | None = None
+
+
+class FunctionCall(Body):
+    name: FunctionName
+    arguments: str
+
+
+class ToolCall(Body):
+    id: str
+    type: Literal["function"] | None = "function"
+    function: FunctionCall
+    index: int | None = None
+
+
+class CustomCall(Body):
+    name: FunctionName
+    input: str
+
+
+class CustomToolCall(Body):
+    id: str
+    type: Literal["custom"]
+    custom: CustomCall
+    index: int | None = None
+
+
+def _call_type(value: Any) -> Any:
+    """A call without a type is a function's."""
+    return value.get("type", "function") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+AnyToolCall = Annotated[
+    Annotated[ToolCall, Tag("function")] | Annotated[CustomToolCall, Tag("custom")], Discriminator(_call_type)
+]
+
+
+class AudioReference(Body):
+    id: Annotated[str, Field(max_length=512)]
+    #: As the server sent it; only the id is used.
+    data: str | None = None
+    expires_at: int | None = None
+    transcript: str | None = None
+
+
+class AssistantMessage(Body):
+    """As the server gave it: fields that clients send back empty are taken."""
+
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"prefix": Unsupported("use continue_final_message")}
+
+    role: Literal["assistant"]
+    content: TextContent | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[AnyToolCall] | None = None
+    name: str | None = None
+    #: Read in place of `content`, where there is none.
+    refusal: str | None = None
+    audio: AudioReference | None = None
+    #: The deprecated form of a tool call.
+    function_call: FunctionCall | None = None
+    annotations: list[Any] | None = None
+
+
+class ToolMessage(Body):
+    role: Literal["tool"]
+    content: TextContent
+    tool_call_id: str
+    name: str | None = None
+
+
+class FunctionMessage(Body):
+    """The result of a `function_call`: the deprecated form of a `ToolMessage`."""
+
+    role: Literal["function"]
+    content: TextContent | None
+    name: FunctionName
+
+
+Message = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage, Field(discriminator="role")
+]
+
+
+class Function(Body):
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Body):
+    type: Literal["function"]
+    function: Function
+
+
+class AnyText(Body):
+    type: Literal["text"]
+
+
+class InputGrammar(Body):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class GrammarText(Body):
+    type: Literal["grammar"]
+    grammar: InputGrammar
+
+
+class Custom(Body):
+    name: FunctionName
+    description: str | None = None
+    format: Annotated[AnyText | GrammarText, Field(discriminator="type")] | None = None
+
+
+class CustomTool(Body):
+    """A tool whose input is text, which may have to match a grammar."""
+
+    type: Literal["custom"]
+    custom: Custom
+
+
+AnyTool = Annotated[Tool | CustomTool, Field(discriminator="type")]
+
+
+class FunctionReference(Body):
+    name: FunctionName
+
+
+class NamedTool(Body):
+    type: Literal["function"]
+    function: FunctionReference
+
+
+class NamedCustomTool(Body):
+    type: Literal["custom"]
+    custom: FunctionReference
+
+
+class AllowedTools(Body):
+    mode: Literal["auto", "required"]
+    tools: Annotated[
+        list[Annotated[NamedTool | NamedCustomTool, Field(discriminator="type")]], Field(min_length=1, max_length=1024)
+    ]
+
+
+class AllowedToolsChoice(Body):
+    """Only these of the tools may be called."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+ToolChoice = (
+    Literal["none", "auto", "required"]
+    | Annotated[NamedTool | NamedCustomTool | AllowedToolsChoice, Field(discriminator="type")]
+)

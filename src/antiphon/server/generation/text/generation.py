@@ -1,0 +1,238 @@
+"""`Generations`: the calls of one request, sent to the engine, read and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.text.stream import GenerateStream
+from antiphon.server.generation.parameters.request_schemas import GenerateBody
+from antiphon.server.serving.failures import engine_failure, engine_unavailable
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving
+from antiphon.server.web.http.context import priority_of
+from antiphon.server.web.http.errors import SERVER, ApiError, api_error, invalid
+from antiphon.text.grammar_spec import GrammarSpec
+
+GOOD_ENDS = ("stop", "length")
+#: An event and the number of its choice.
+Numbered = tuple[int, TextDelta | Ended]
+
+
+def make_call(
+    serving: Serving,
+    body: GenerateBody,
+    model: ReadyModel,
+    prompt: list[int],
+    params: SamplingParams,
+    grammar: GrammarSpec | None,
+    num_samples: int | None = None,
+) -> Generate:
+    """`num_samples` of the prompt, by default as many as there are choices."""
+    return Generate(
+        id=uuid.uuid4().hex,
+        model=model.name,
+        prompt=prompt,
+        params=params,
+        n=num_samples or body.n or 1,
+        priority=priority_of(body.priority),
+        timeout=serving.config.limits.request_seconds,
+        grammar=grammar,
+        # Nothing is cached under a salt of its own.
+        cache_salt=(body.cache_salt or "") + (uuid.uuid4().hex if body.cache_prompt is False else ""),
+    )
+
+
+@dataclass
+class Sample:
+    """The complete output of one choice."""
+
+    text: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    ended: Ended | None = None
+
+    def add(self, delta: TextDelta) -> None:
+        self.text.append(delta.text)
+        self.token_ids += delta.token_ids
+        self.logprobs += delta.logprobs
+        self.top_logprobs += delta.top_logprobs
+
+    @property
+    def mean_logprob(self) -> float:
+        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else float("-inf")
+
+    @property
+    def end(self) -> Ended:
+        assert self.ended is not None
+        return self.ended
+
+
+class Generations:
+    """Choices are numbered across the calls: those of the first prompt, then those of the second, and so on.
+
+    `open` sends the calls and raises if the engine rejects one, before the response begins. Generations must be closed;
+    closing cancels those that are still running.
+    """
+
+    def __init__(self, serving: Serving, calls: Sequence[Generate]) -> None:
+        self._serving = serving
+        self._calls = calls
+        self._streams: list[GenerateStream] = []
+        self._ended: list[list[Ended]] = [[] for _ in calls]
+        samples = (f"{call.id}/{index}" for call in calls for index in range(call.n))
+        self._numbers = {sample: number for number, sample in enumerate(samples)}
+        self._failure: ApiError | None = None
+        #: The reads of several calls that are under way, each with the call's index.
+        self._reading: dict[asyncio.Task[list[Numbered]], int] | None = None
+
+    async def open(self) -> None:
+        try:
+            for call in self._calls:
+                self._streams.append(self._serving.client.generate(call))
+            for stream in self._streams:
+                await stream.accepted()
+        except EngineError as error:
+            self.close()
+            client = self._serving.client
+            raise engine_unavailable(client) if client.state != "ready" else engine_failure(client, error) from error
+        except AntiphonError as error:
+            self.close()
+            raise api_error(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for task in self._reading or ():
+            task.cancel()
+        for stream in self._streams:
+            stream.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every sample has ended, so that `usage` is known."""
+        return all(len(ended) == call.n for ended, call in zip(self._ended, self._calls, strict=True))
+
+    def cancel(self) -> None:
+        """Cancel the calls; `events` then raises."""
+        for stream in self._streams:
+            stream.cancel()
+
+    async def events(self) -> AsyncIterator[Numbered]:
+        """Deltas and ends as they arrive, each with the number of its choice. Raises if a call fails."""
+        while batch := await self.read():
+            for numbered in batch:
+                yield numbered
+
+    async def read(self) -> list[Numbered]:
+        """All events since the last read, waiting for some; empty at the end.
+
+        Raises if a call fails, after the events before that have been read.
+        """
+        batch: list[Numbered] = []
+        if self._failure is None:
+            batch = await (self._read(0) if len(self._streams) == 1 else self._read_any())
+        if self._failure is not None and not batch:
+            raise self._failure
+        return batch
+
+    async def _read_any(self) -> list[Numbered]:
+        """The next events of whichever calls have some."""
+        if self._reading is None:
+            self._reading = {asyncio.create_task(self._read(index)): index for index in range(len(self._streams))}
+        batch: list[Numbered] = []
+        while self._reading and not batch and self._failure is None:
+            done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                index = self._reading.pop(task)
+                if task.result():
+                    batch += task.result()
+                    self._reading[asyncio.create_task(self._read(index))] = index
+        return batch
+
+    async def _read(self, index: int) -> list[Numbered]:
+        """The next events of a call, up to a failure, which is noted; empty at the end."""
+        batch: list[Numbered] = []
+        try:
+            events = await self._streams[index].read()
+            for event in events:
+                if isinstance(event, Ended):
+                    self._note(index, event)
+                batch.append((self._numbers[event.id], event))
+            if not events and len(self._ended[index]) < self._calls[index].n:
+                raise ApiError(500, "the engine ended a stream early", code="engine_error", kind=SERVER)
+        except ApiError as error:
+            self._failure = error
+        except EngineError as error:
+            self._failure = engine_failure(self._serving.client, error)
+        except AntiphonError as error:
+            self._failure = api_error(error)
+        return batch
+
+    def _note(self, index: int, ended: Ended) -> None:
+        model, metrics = self._calls[index].model, self._serving.metrics
+        if not self._ended[index]:
+            metrics.prompt(model, ended.prompt_tokens, ended.cached_tokens)
+        metrics.ended(model, ended)
+        if self._serving.tracing is not None:
+            self._serving.tracing.generation(model, ended)
+        self._ended[index].append(ended)
+        if ended.finish_reason not in GOOD_ENDS:
+            raise _bad_end(ended, self._serving.config.limits.request_seconds)
+
+    async def collect(self) -> list[Sample]:
+        """The complete outputs, in the order of the choices."""
+        samples = [Sample() for call in self._calls for _ in range(call.n)]
+        async for number, event in self.events():
+            if isinstance(event, Ended):
+                samples[number].ended = event
+            else:
+                samples[number].add(event)
+        return samples
+
+    def usage(self, with_timings: bool, uncounted_tokens: int = 0) -> dict[str, Any]:
+        """A prompt is counted once, regardless of the number of samples."""
+        every = [ended for group in self._ended for ended in group]
+        prompt = sum(group[0].prompt_tokens for group in self._ended if group)
+        # The others start from the first sample's blocks, so the minimum is what the cache had before.
+        cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
+        completion = sum(ended.completion_tokens for ended in every) - uncounted_tokens
+        drafted = sum(ended.drafted_tokens for ended in every)
+        accepted = sum(ended.accepted_tokens for ended in every)
+        usage: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": accepted,
+                "rejected_prediction_tokens": drafted - accepted,
+            },
+        }
+        if with_timings:
+            names = ("queue", "time_to_first_token", "time_per_output_token", "total")
+            usage["timings"] = {name: max(getattr(ended, name) for ended in every) for name in names}
+            if drafted:  # under llama.cpp's names
+                usage["timings"] |= {"draft_n": drafted, "draft_n_accepted": accepted}
+        return usage
+
+
+def _bad_end(ended: Ended, seconds: float) -> ApiError:
+    if ended.finish_reason == "deadline":
+        message = f"the request took longer than {seconds:g} s, with {ended.completion_tokens} tokens done"
+        return ApiError(504, message, code="timeout", kind=SERVER)
+    if ended.finish_reason == "failed":
+        cause, _, message = (ended.error or "").partition(": ")
+        if cause == InvalidRequestError.__name__:  # seen only while the answer was written
+            return invalid(message)
+        return ApiError(500, f"the request failed: {ended.error}", code="engine_error", kind=SERVER)
+    return ApiError(503, f"the request was ended: {ended.finish_reason}", code=ended.finish_reason, kind=SERVER)

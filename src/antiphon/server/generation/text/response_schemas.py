@@ -1,0 +1,114 @@
+"""The bodies that answers have, for the OpenAPI document. Handlers write them as plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from antiphon.server.web.http.schemas import Answer, Count
+
+
+class PromptTokensDetails(Answer):
+    cached_tokens: Count
+
+
+class CompletionTokensDetails(Answer):
+    """Tokens that were computed as a draft: those that became the answer's, and the others."""
+
+    accepted_prediction_tokens: Count
+    rejected_prediction_tokens: Count
+
+
+class Timings(Answer):
+    """Seconds, of the slowest choice, and the drafted tokens of all, where there were any."""
+
+    queue: float
+    time_to_first_token: float
+    time_per_output_token: float
+    total: float
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
+
+
+class Usage(Answer):
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
+    timings: Timings | None = None
+
+
+class TopLogprob(Answer):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class CompletionLogprobs(Answer):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
+class PromptLogprob(Answer):
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+#: By token id, the prompt's own token first; None for the first token.
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
+class CompletionChoice(Answer):
+    index: Count
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length"]
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
+
+
+class CompletionAnswer(Answer):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class EmbeddingRow(Answer):
+    object: Literal["embedding"]
+    index: Count
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(Answer):
+    prompt_tokens: Count
+    total_tokens: Count
+
+
+class EmbeddingAnswer(Answer):
+    object: Literal["list"]
+    model: str
+    data: list[EmbeddingRow]
+    usage: EmbeddingUsage
+
+
+class TokensAnswer(Answer):
+    tokens: list[int]
+    token_strs: list[str]
+    count: Count
+    max_model_len: int
+
+
+class PromptAnswer(Answer):
+    prompt: str

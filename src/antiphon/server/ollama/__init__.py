@@ -1,1 +1,0 @@
-"""Ollama's API, over the chats, completions and embeddings of this server."""

@@ -1,1 +1,0 @@
-"""Reranking and scoring of texts, by embeddings or by a cross-encoder."""

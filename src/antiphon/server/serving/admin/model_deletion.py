@@ -1,0 +1,23 @@
+"""`DELETE /v1/models/{name}`: unload a model. Like `/admin`, it needs an admin key."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.web.http.connection import json_response
+
+router = APIRouter()
+
+
+@router.delete("/v1/models/{name:path}")
+async def delete_model(request: Request, name: str, force: bool = False) -> Response:
+    """Free the model's memory; its files stay. A configured model is loaded again on its next use.
+
+    An adapter that is not configured is forgotten.
+    """
+    models = serving_of(request).models
+    model = models.companion(name) or models.find(name)
+    await models.residency.unload(model, force=force)
+    models.forget_adapter(model)
+    return json_response({"id": name, "object": "model", "deleted": True})

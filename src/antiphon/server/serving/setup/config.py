@@ -1,0 +1,179 @@
+"""`ServerConfig`: what a server serves, to whom, and within which limits."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.loading.adapter_names import adapter_model_name
+from antiphon.server.serving.setup.openai_names import SOUND_NAMES
+from antiphon.server.web.access.keys import KeyRing
+from antiphon.server.web.http.connection_limits import ConnectionLimits, SessionLimits
+from antiphon.weights.catalog.catalog import catalog
+
+DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
+#: Aliases of the first model of a task, unless the configuration says otherwise: our own, and OpenAI's names of sound
+#: models.
+DEFAULT_ALIASES = {
+    "default-chat": "generate",
+    "default-embedding": "embed",
+    "default-transcription": "transcribe",
+    "default-speech": "synthesize",
+    **SOUND_NAMES,
+}
+#: The model of a task if none is configured and models of the catalog may be loaded on use.
+DEFAULT_SOUND_MODELS = {"transcribe": "whisper-base.en", "synthesize": "hibari-6m"}
+
+
+class LoadOnUse(StrEnum):
+    """Which models a request may load: those configured, the catalog's too, or any on the hub. Never a path."""
+
+    CONFIGURED = "configured"
+    CATALOG = "catalog"
+    HUB = "hub"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one request. If a number of tokens is None, the model's own limit applies."""
+
+    body_bytes: int = 8 << 20
+    #: Of large bodies, of all requests in flight together.
+    held_bytes: int = 64 << 20
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    #: Prompts times `n` of one request.
+    choices: int = 64
+    embedding_inputs: int = 2048
+    stop_strings: int = 16
+    stop_characters: int = 1024
+    logit_bias: int = 1024
+    tools: int = 128
+    request_seconds: float = 600.0
+    #: For loading one model, without its download.
+    load_seconds: float = 1800.0
+    #: Stored responses available for previous_response_id, and their bytes.
+    stored_responses: int = 1024
+    stored_bytes: int = 64 << 20
+    #: Size and duration of a recording.
+    audio_bytes: int = 512 << 20
+    audio_seconds: float = 4 * 3600.0
+    speech_characters: int = 200_000
+    #: Files of one API key, their bytes, and the bytes of one.
+    files: int = 1000
+    files_bytes: int = 2 << 30
+    file_bytes: int = 200 << 20
+    #: Requests of one batch, and those of all batches that run at once.
+    batch_requests: int = 50_000
+    batch_concurrency: int = 8
+    #: Transcriptions in the background: of one API key that wait or run, of all keys that run at once, and the seconds
+    #: that they are kept after their end.
+    background: int = 64
+    background_concurrency: int = 4
+    background_kept: float = 86_400.0
+    #: In flight with one API key.
+    requests_per_key: int | None = None
+    sessions: SessionLimits = field(default_factory=SessionLimits)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model that the server is configured with: the name clients use, and its source.
+
+    `keep_alive` is how many seconds it stays loaded after its last use. A pinned one is never unloaded to make room.
+    """
+
+    name: str
+    reference: str
+    keep_alive: float = math.inf
+    is_pinned: bool = False
+    #: Loaded when the server starts, not when it is first used.
+    is_preloaded: bool = True
+    #: Where it computes; None is the engine's own device.
+    device: str | None = None
+
+    @classmethod
+    def of(cls, reference: str) -> ModelSpec:
+        """A catalog model or hub reference is named by the reference itself, a file or folder by its last part."""
+        return cls(name_of(reference), reference)
+
+
+@dataclass(frozen=True)
+class AdapterSpec:
+    """A LoRA adapter that the server is configured with; clients name it `base:name`."""
+
+    base: str
+    name: str
+    path: str
+
+
+def name_of(reference: str) -> str:
+    if reference.startswith("hub:") or "/" not in reference:
+        path = Path(reference)
+        return path.stem if path.is_file() else reference
+    path = Path(reference).expanduser()
+    return path.stem if path.is_file() else path.resolve().name
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Checked on creation. `memory_bytes` bounds weights and cache together; None means most of the machine's memory.
+
+    `aliases` are other names of models; a model that is not among `models` is loaded on first use. `voice_aliases` are
+    other names of voices or mixtures, in addition to `DEFAULT_VOICE_ALIASES`.
+    """
+
+    models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    #: OpenAI's names of models lead to the first model of their task.
+    has_openai_names: bool = False
+    #: Of the models above.
+    adapters: tuple[AdapterSpec, ...] = ()
+    voice_aliases: Mapping[str, str] = field(default_factory=dict)
+    keys: KeyRing | None = None
+    admin_keys: KeyRing | None = None
+    #: The address that the server listens on.
+    host: str = "127.0.0.1"
+    #: Other host names that clients may use for it; `*` for any.
+    allowed_hosts: tuple[str, ...] = ()
+    load_on_use: LoadOnUse = LoadOnUse.CATALOG
+    #: Of models that a request loads.
+    keep_alive: float = math.inf
+    memory_bytes: int | None = None
+    offline: bool = False
+    logs_text: bool = False
+    #: Reject unknown fields of requests instead of ignoring them.
+    is_strict: bool = False
+    cors_origins: tuple[str, ...] = ()
+    #: Collector of traces.
+    otlp_endpoint: str | None = None
+    #: Folder for files and batches; without one they are not offered.
+    files_dir: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    def __post_init__(self) -> None:
+        names = [spec.name for spec in self.models]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidRequestError(f"two models would be called {twice[0]!r}: rename a file or folder")
+        for alias, name in self.aliases.items():
+            if alias in names or alias in catalog():
+                raise InvalidRequestError(f"the alias {alias!r} is the name of a model")
+            if name not in names and name.lower() not in catalog() and not name.startswith("hub:"):
+                near = difflib.get_close_matches(name, list(dict.fromkeys([*names, *catalog()])), n=3, cutoff=0.4)
+                hint = f": did you mean {' or '.join(near)}?" if near else ""
+                raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
+        for adapter in self.adapters:
+            if adapter.base not in names:
+                raise InvalidRequestError(
+                    f"the adapter {adapter.name!r} is for {adapter.base!r}; the models are {', '.join(names)}"
+                )
+            adapter_model_name(adapter.base, adapter.name)
+        if self.keys is not None and self.admin_keys is not None and self.keys.shares_a_key_with(self.admin_keys):
+            raise InvalidRequestError("an admin key is also an API key: administration needs keys of its own")

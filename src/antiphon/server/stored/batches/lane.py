@@ -1,0 +1,37 @@
+"""`Lane`: how many requests of batches run at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from antiphon.server.web.middleware.active_requests import ActiveRequests
+
+
+class Lane:
+    """At most `size` requests of all batches together, and only one while requests of clients are in flight.
+
+    Batches that wait get their turns in order.
+    """
+
+    def __init__(self, requests: ActiveRequests, size: int) -> None:
+        self._requests = requests
+        self._size = size
+        self._running = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        await self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    async def acquire(self) -> None:
+        while self._running >= (1 if self._requests.num_of_clients else self._size):
+            await self._requests.until_one_ends()
+        self._running += 1
+
+    def release(self) -> None:
+        self._running -= 1
+        self._requests.wake()

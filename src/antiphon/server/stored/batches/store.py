@@ -1,0 +1,91 @@
+"""`BatchStore`: the records of all batches, in memory and on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from antiphon.counted import counted
+from antiphon.server.stored.batches.journal import ERROR, OUTPUT
+from antiphon.server.stored.batches.record import MESSAGES, BatchRecord
+from antiphon.server.stored.files.state_folder import StateFolder, read_records
+from antiphon.server.stored.files.store import quota_error, storage_error
+from antiphon.server.web.http.errors import ApiError
+
+#: Of one key. The oldest that have ended are removed first.
+MAX_BATCHES = 1000
+
+
+class BatchStore:
+    """For one event loop; reading and writing is done in threads."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self.folder = folder
+        self._records: dict[str, BatchRecord] = {}
+        self._saving = asyncio.Lock()
+
+    def load(self) -> None:
+        """Read all records. A damaged one is logged and left on the disk; the others are used."""
+        read = partial(self.folder.read, kind=BatchRecord)
+        paths = self.folder.batches.glob("batch_*.json")
+        self._records = read_records(paths, read, "the record of a batch is damaged")
+
+    def unfinished(self) -> list[BatchRecord]:
+        """In the order of their creation."""
+        return [record for record in self._records.values() if not record.has_ended]
+
+    def find(self, batch_id: str, owner: str, endpoint: str | None = None) -> BatchRecord:
+        """The batch of that owner; `endpoint` as in `of_owner`."""
+        record = self._records.get(batch_id)
+        if record is None or record.owner != owner or not _fits(record, endpoint):
+            raise ApiError(404, f"there is no batch {batch_id[:100]!r}", code="batch_not_found")
+        return record
+
+    def of_owner(self, owner: str, endpoint: str | None = None) -> list[BatchRecord]:
+        """In the order of their creation: those of an endpoint, by default of all but message batches."""
+        return [record for record in self._all_of(owner) if _fits(record, endpoint)]
+
+    def _all_of(self, owner: str) -> list[BatchRecord]:
+        return [record for record in self._records.values() if record.owner == owner]
+
+    async def add(self, record: BatchRecord) -> None:
+        """Keep a new batch. Raises if the key has too many that have not ended, or the disk does not take it."""
+        await self._make_room(record.owner)
+        self._records[record.id] = record  # before the first await, so that the quota counts it
+        try:
+            await self.save(record)
+        except OSError as error:
+            del self._records[record.id]
+            raise storage_error(error) from error
+
+    async def save(self, record: BatchRecord) -> None:
+        async with self._saving:  # so that the last state is written last
+            await asyncio.to_thread(self.folder.save, self._path(record), record.model_copy(deep=True))
+
+    async def remove(self, record: BatchRecord) -> None:
+        """Forget a batch that has ended."""
+        self._records.pop(record.id, None)
+        await asyncio.to_thread(self._delete, record)
+
+    async def _make_room(self, owner: str) -> None:
+        own = self._all_of(owner)
+        ended = [record for record in own if record.has_ended]
+        if len(own) - len(ended) >= MAX_BATCHES:
+            message = f"this key has {counted(len(own), 'batch', 'batches')} that have not ended; cancel some"
+            raise quota_error(message)
+        for record in ended[: max(0, len(own) + 1 - MAX_BATCHES)]:
+            del self._records[record.id]
+            await asyncio.to_thread(self._delete, record)
+
+    def _delete(self, record: BatchRecord) -> None:
+        path = self._path(record)
+        for old in (path.with_suffix(OUTPUT), path.with_suffix(ERROR), path):
+            old.unlink(missing_ok=True)
+
+    def _path(self, record: BatchRecord) -> Path:
+        return self.folder.batches / f"{record.id}.json"
+
+
+def _fits(record: BatchRecord, endpoint: str | None) -> bool:
+    return record.endpoint != MESSAGES if endpoint is None else record.endpoint == endpoint

@@ -1,0 +1,73 @@
+"""How each of the APIs that the server speaks writes an error: as a body, and as the last event of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from antiphon.server.web.http.errors import ApiError
+from antiphon.server.web.http.events import event, named_event
+
+
+class ErrorFormat:
+    """OpenAI's format. The others are derived from it."""
+
+    #: Names the request id in every answer, beside `x-request-id`.
+    id_header: str | None = None
+
+    def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
+        return error.body()
+
+    def event(self, error: ApiError, request_id: str) -> bytes:
+        return event(self.body(error, request_id))
+
+
+class AnthropicErrors(ErrorFormat):
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`; in a stream as the event `error`."""
+
+    id_header = "request-id"
+    KINDS: Mapping[int, str] = {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
+
+    def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
+        other = "api_error" if error.status >= 500 else "invalid_request_error"
+        detail = {"type": self.KINDS.get(error.status, other), "message": error.message}
+        return {"type": "error", "error": detail, "request_id": request_id}
+
+    def event(self, error: ApiError, request_id: str) -> bytes:
+        return named_event("error", self.body(error, request_id))
+
+
+class OllamaErrors(ErrorFormat):
+    """`{"error": message}`; in a stream as its last line."""
+
+    def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
+        return {"error": error.message}
+
+    def event(self, error: ApiError, request_id: str) -> bytes:
+        return orjson.dumps(self.body(error, request_id), option=orjson.OPT_APPEND_NEWLINE)
+
+
+OPENAI, ANTHROPIC, OLLAMA = ErrorFormat(), AnthropicErrors(), OllamaErrors()
+ANTHROPIC_HEADER = b"anthropic-version"
+MODELS = "/v1/models"
+
+
+def error_format(path: str, headers: Mapping[bytes, bytes]) -> ErrorFormat:
+    """The format of a request: by its path, and for the routes that two APIs share by the header of one of them."""
+    if _is_at(path, "/v1/messages") or (_is_at(path, MODELS) and ANTHROPIC_HEADER in headers):
+        return ANTHROPIC
+    return OLLAMA if _is_at(path, "/api") else OPENAI
+
+
+def _is_at(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + "/")
