@@ -23,7 +23,3 @@ class TranscriptRules:
     blank: frozenset[int] = frozenset()
     first_timestamp: int | None = None
     max_initial: int | None = 50
-
-    @property
-    def has_timestamps(self) -> bool:
-        return self.first_timestamp is not None

@@ -37,11 +37,13 @@ class SelfAttention(Module):
         out_bias: bool = False,
         qk_norm_eps: float | None = None,
         norm_offset: float = 0.0,
-        names: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "o_proj"),
+        names: Sequence[str] = ("q_proj", "k_proj", "v_proj", "o_proj"),
     ) -> None:
-        query, key, value, out = names
-        sizes = (num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim)
-        self.qkv = Linear(source, (query, key, value), hidden, sizes, bias=qkv_bias)
+        *projections, out = names
+        sizes = [num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim]
+        if len(projections) == 1:  # the checkpoint has them as one
+            sizes = [sum(sizes)]
+        self.qkv = Linear(source, projections, hidden, sizes, bias=qkv_bias)
         self.out = Linear(source, out, num_heads * head_dim, hidden, bias=out_bias)
         self.norms: tuple[RMSNorm, RMSNorm] | None = None
         if qk_norm_eps is not None:

@@ -15,19 +15,25 @@ from antiphon.ops import Batch, LayerCache, RotaryTable
 from antiphon.weights.source import Source
 
 
-@dataclass(frozen=True)
-class DecoderConfig:
-    """The sizes of a decoder-only language model."""
+@dataclass(frozen=True, kw_only=True)
+class TransformerSizes:
+    """The sizes that every transformer over tokens has."""
 
     vocab_size: int
     hidden_size: int
     intermediate_size: int
     num_layers: int
     num_heads: int
+    max_positions: int
+    norm_eps: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig(TransformerSizes):
+    """A decoder-only language model."""
+
     num_kv_heads: int
     head_dim: int
-    norm_eps: float
-    max_positions: int
     rotary: RotaryConfig
     qkv_bias: bool = False
     out_bias: bool = False

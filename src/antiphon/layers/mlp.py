@@ -31,5 +31,5 @@ class MLP(Module):
         self.first = Linear(source, first, hidden, intermediate, bias=True, activation=activation)
         self.second = Linear(source, second, intermediate, hidden, bias=True)
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return self.second(self.first(x), residual)
+    def __call__(self, x: Tensor, residual: Tensor | None = None, adapters: Tensor | None = None) -> Tensor:
+        return self.second(self.first(x, adapters=adapters), residual, adapters)

@@ -15,11 +15,12 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.errors import UnsupportedError
 from antiphon.layers.attention import EncoderAttention
+from antiphon.layers.decoder import TransformerSizes
 from antiphon.layers.linear import Embedding
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.metadata import GGUFKeys, hf_sizes, require
 from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops import Activation
@@ -60,15 +61,8 @@ class Pooling(StrEnum):
     CLS = "cls"
 
 
-@dataclass(frozen=True)
-class BertConfig:
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    norm_eps: float
-    max_positions: int
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(TransformerSizes):
     type_vocab_size: int
     activation: Activation
     pooling: Pooling
@@ -127,13 +121,8 @@ class Bert(Model):
         pooling, normalize = _sentence_head(config)
         prefix = "bert." if checkpoint.has("bert.embeddings.word_embeddings.weight") else ""
         ours = BertConfig(
-            vocab_size=require(config, "vocab_size"),
-            hidden_size=require(config, "hidden_size"),
-            intermediate_size=require(config, "intermediate_size"),
-            num_layers=require(config, "num_hidden_layers"),
-            num_heads=require(config, "num_attention_heads"),
+            **hf_sizes(config),
             norm_eps=number(config, "layer_norm_eps", 1e-12),
-            max_positions=require(config, "max_position_embeddings"),
             type_vocab_size=require(config, "type_vocab_size"),
             activation=activation,
             pooling=pooling,
@@ -242,13 +231,8 @@ def _config_from_gguf(checkpoint: Checkpoint) -> BertConfig:
             f"bert with GGUF pooling type {keys.get('pooling_type')} is not supported; 1 mean, 2 cls"
         )
     return BertConfig(
-        vocab_size=keys.vocab_size(),
-        hidden_size=keys.integer("embedding_length"),
-        intermediate_size=keys.integer("feed_forward_length"),
-        num_layers=keys.integer("block_count"),
-        num_heads=keys.integer("attention.head_count"),
+        **keys.sizes(),
         norm_eps=keys.number("attention.layer_norm_epsilon"),
-        max_positions=keys.integer("context_length"),
         type_vocab_size=checkpoint.stored("token_types.weight").shape[0],
         activation="gelu",
         pooling=pooling,

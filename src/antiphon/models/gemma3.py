@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,13 +13,14 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.layers.attention import SelfAttention
+from antiphon.layers.decoder import TransformerSizes
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import GatedMLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import RMSNorm
 from antiphon.layers.rotary import RotaryConfig, frequencies, rotary_from_gguf, rotary_table
 from antiphon.models.base.decoder import GGUF_NAMES
-from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.metadata import GGUFKeys, hf_sizes, require
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache, RotaryTable
 from antiphon.weights.checkpoint import Checkpoint
@@ -37,16 +39,10 @@ WINDOW_GROUP = "window"
 GLOBAL_EVERY = 6
 
 
-@dataclass(frozen=True)
-class Gemma3Config:
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
+@dataclass(frozen=True, kw_only=True)
+class Gemma3Config(TransformerSizes):
     num_kv_heads: int
     head_dim: int
-    norm_eps: float
-    max_positions: int
     window: int
     query_scale: float
     layer_is_global: tuple[bool, ...]
@@ -63,7 +59,7 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
     for key in ("attn_logit_softcapping", "final_logit_softcapping", "attention_bias"):
         if config.get(key):
             raise UnsupportedError(f"gemma3 with {key} is not supported")
-    num_layers, head_dim = require(config, "num_hidden_layers"), require(config, "head_dim")
+    sizes, head_dim = hf_sizes(config), require(config, "head_dim")
     kinds = config.get("layer_types")
     if kinds is not None and not isinstance(kinds, list):
         raise CheckpointError(f"config key 'layer_types' is {shown(kinds)}, not a list")
@@ -78,17 +74,13 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
     local_theta = number(local, "rope_theta", number(config, "rope_local_base_freq", 1e4))
     factor = number(scaling, "factor") if kind == "linear" else 1.0
     return Gemma3Config(
-        vocab_size=require(config, "vocab_size"),
-        hidden_size=require(config, "hidden_size"),
-        intermediate_size=require(config, "intermediate_size"),
-        num_heads=require(config, "num_attention_heads"),
+        **sizes,
         num_kv_heads=require(config, "num_key_value_heads"),
         head_dim=head_dim,
         norm_eps=number(config, "rms_norm_eps", 1e-6),
-        max_positions=require(config, "max_position_embeddings"),
         window=require(config, "sliding_window"),
         query_scale=number(config, "query_pre_attn_scalar", head_dim) ** -0.5,
-        layer_is_global=tuple(k == "full_attention" for k in kinds) if kinds else _pattern(num_layers, every),
+        layer_is_global=tuple(k == "full_attention" for k in kinds) if kinds else _pattern(sizes["num_layers"], every),
         global_rotary=RotaryConfig(head_dim, theta, linear_factor=factor),
         window_rotary=RotaryConfig(head_dim, local_theta),
         norm_offset=1.0,
@@ -97,22 +89,17 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
 
 def config_from_gguf(checkpoint: Checkpoint) -> Gemma3Config:
     keys = GGUFKeys(checkpoint)
-    head_dim, num_layers = keys.integer("attention.key_length"), keys.integer("block_count")
-    num_heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
+    sizes, head_dim = keys.sizes(), keys.integer("attention.key_length")
     # The 27B scales queries by hidden / heads instead of the head size; the file does not say so.
-    query_width = hidden // num_heads if num_layers == 62 else head_dim
+    query_width = sizes["hidden_size"] // sizes["num_heads"] if sizes["num_layers"] == 62 else head_dim
     return Gemma3Config(
-        vocab_size=keys.vocab_size(),
-        hidden_size=hidden,
-        intermediate_size=keys.integer("feed_forward_length"),
-        num_heads=num_heads,
+        **sizes,
         num_kv_heads=keys.integer("attention.head_count_kv"),
         head_dim=head_dim,
         norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
-        max_positions=keys.integer("context_length"),
         window=keys.integer("attention.sliding_window"),
         query_scale=query_width**-0.5,
-        layer_is_global=_pattern(num_layers),
+        layer_is_global=_pattern(sizes["num_layers"]),
         global_rotary=rotary_from_gguf(checkpoint.metadata, checkpoint.architecture, head_dim),
         window_rotary=RotaryConfig(head_dim, keys.number("rope.freq_base_swa", 1e4)),
         norm_offset=0.0,
@@ -167,13 +154,10 @@ class Gemma3(CausalLM):
             GLOBAL_GROUP: rotary_table(frequencies(config.global_rotary), config.max_positions),
             WINDOW_GROUP: rotary_table(frequencies(config.window_rotary), config.max_positions),
         }
-        self.cache_indexes: list[tuple[str, int]] = []  # each layer's group and index in it
-        counts = {GLOBAL_GROUP: 0, WINDOW_GROUP: 0}
-        for is_global in config.layer_is_global:
-            group = GLOBAL_GROUP if is_global else WINDOW_GROUP
-            self.cache_indexes.append((group, counts[group]))
-            counts[group] += 1
-        self._counts = counts
+        groups = [GLOBAL_GROUP if is_global else WINDOW_GROUP for is_global in config.layer_is_global]
+        #: Each layer's group and index in it.
+        self.cache_indexes = [(group, groups[:layer].count(group)) for layer, group in enumerate(groups)]
+        self._counts = Counter(groups)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.errors import UnsupportedError
-from antiphon.layers.attention import split_heads
-from antiphon.layers.linear import Embedding, Head, Linear
+from antiphon.layers.attention import SelfAttention
+from antiphon.layers.decoder import TransformerSizes
+from antiphon.layers.linear import Embedding, Head
+from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.metadata import GGUFKeys, require
@@ -44,17 +45,6 @@ GGUF_NAMES = {
 CACHE_GROUP = "self"
 
 
-@dataclass(frozen=True)
-class GPT2Config:
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    norm_eps: float
-    max_positions: int
-
-
 class TransposedSource(Source):
     """Hugging Face stores GPT-2's products as [inputs, outputs] and may put `transformer.` before every name."""
 
@@ -67,28 +57,19 @@ class TransposedSource(Source):
 class GPT2Layer(Module):
     """x + attention(norm(x)), then x + mlp(norm(x)), all with biases."""
 
-    def __init__(self, source: Source, config: GPT2Config) -> None:
-        hidden = config.hidden_size
-        attention, mlp = source.at("attn"), source.at("mlp")
+    def __init__(self, source: Source, config: TransformerSizes) -> None:
+        hidden, heads = config.hidden_size, config.num_heads
         self.attention_norm = LayerNorm(source, "ln_1", hidden, config.norm_eps)
-        self.qkv = Linear(attention, "c_attn", hidden, 3 * hidden, bias=True)
-        self.out = Linear(attention, "c_proj", hidden, hidden, bias=True)
+        self.attention = SelfAttention(
+            source.at("attn"), hidden, heads, heads, hidden // heads, qkv_bias=True, out_bias=True,
+            names=("c_attn", "c_proj"),
+        )  # fmt: skip
         self.mlp_norm = LayerNorm(source, "ln_2", hidden, config.norm_eps)
-        self.up = Linear(mlp, "c_fc", hidden, config.intermediate_size, bias=True, activation="gelu_tanh")
-        self.down = Linear(mlp, "c_proj", config.intermediate_size, hidden, bias=True)
-        self.num_heads = config.num_heads
-        self.head_dim = hidden // config.num_heads
+        self.mlp = MLP(source.at("mlp"), "c_fc", "c_proj", hidden, config.intermediate_size, "gelu_tanh")
 
     def __call__(self, x: Tensor, batch: Batch, cache: LayerCache) -> Tensor:
-        qkv = self.qkv(self.attention_norm(x), adapters=batch.adapters)
-        q, k, v = split_heads(qkv, (self.num_heads,) * 3, self.head_dim)
-        group = batch.groups[cache.group]
-        ops.store_kv(k, v, cache, group)
-        y = ops.paged_attention(
-            q, cache, group, self.head_dim**-0.5, window=cache.window, sink_tokens=cache.sink_tokens
-        )
-        x = self.out(y.flatten(1), x, batch.adapters)
-        return self.down(self.up(self.mlp_norm(x), adapters=batch.adapters), x, batch.adapters)
+        x = self.attention(self.attention_norm(x), batch, cache, None, residual=x)
+        return self.mlp(self.mlp_norm(x), x, batch.adapters)
 
 
 class GPT2(CausalLM):
@@ -97,7 +78,7 @@ class GPT2(CausalLM):
     architectures = ("gpt2",)
     ignores = ("*.attn.bias", "*.attn.masked_bias")
 
-    def __init__(self, config: GPT2Config, source: Source) -> None:
+    def __init__(self, config: TransformerSizes, source: Source) -> None:
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_positions = config.max_positions
@@ -111,16 +92,8 @@ class GPT2(CausalLM):
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
         if checkpoint.format == "gguf":
             keys = GGUFKeys(checkpoint)
-            hidden = keys.integer("embedding_length")
-            config = GPT2Config(
-                vocab_size=keys.vocab_size(),
-                hidden_size=hidden,
-                intermediate_size=keys.integer("feed_forward_length", 4 * hidden),
-                num_layers=keys.integer("block_count"),
-                num_heads=keys.integer("attention.head_count"),
-                norm_eps=keys.number("attention.layer_norm_epsilon"),
-                max_positions=keys.integer("context_length"),
-            )
+            sizes = keys.sizes(4 * keys.integer("embedding_length"))
+            config = TransformerSizes(**sizes, norm_eps=keys.number("attention.layer_norm_epsilon"))
             return cls(config, Source(checkpoint, TensorNames(GGUF_NAMES)))
         metadata = checkpoint.metadata
         activation = metadata.get("activation_function", "gelu_new")
@@ -130,7 +103,7 @@ class GPT2(CausalLM):
             if metadata.get(option):
                 raise UnsupportedError(f"gpt2 with {option} is not supported")
         hidden = require(metadata, "n_embd")
-        config = GPT2Config(
+        config = TransformerSizes(
             vocab_size=require(metadata, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=size(metadata, "n_inner", 4 * hidden),

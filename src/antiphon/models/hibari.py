@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.errors import CheckpointError
 from antiphon.layers.convolution import Convolution
+from antiphon.layers.encoder import NORM_EPS, EncoderBlock
 from antiphon.layers.linear import Embedding, Linear
-from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.speech_state import FlatRows, Speech, SpeechState, flatten, upload
-from antiphon.models.base.synthesizer import Synthesizer
+from antiphon.models.base.speech_state import FlatRows, SpeechState, flatten, upload
+from antiphon.models.base.synthesizer import Synthesizer, check_symbols
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 from antiphon.weights.types import TensorType
@@ -28,7 +27,6 @@ HOP = 300
 NUM_BINS = WIDTH // 2 + 1
 NUM_SYMBOLS = 178
 NUM_HEADS = 2
-NORM_EPS = 1e-5
 TEXT_KERNEL, FRAME_KERNEL = 5, 7
 #: Widths and depths: the text side of the decoder and of the prosody predictor, and how often each applies its layer.
 DECODER_TEXT, PROSODY_TEXT = (128, 4), (192, 6)
@@ -36,7 +34,6 @@ DECODER_SIZE, DECODER_BLOCKS, TEXT_BLOCKS = 256, 8, 2
 PROSODY_DILATIONS = (1, 2, 4, 8, 1, 2)
 PITCH_SCALE, ENERGY_SCALE, FEATURE_SCALE = 100.0, 5.0, 0.2
 MAX_POSITIONS = 512
-LEAD_FRAMES = 3  # as its teacher's
 
 
 class ConvNextBlock(Module):
@@ -57,34 +54,13 @@ class ConvNextBlock(Module):
         return ops.mask_frames(y.view_as(x), lengths)
 
 
-class SharedLayer(Module):
-    """One pre-norm transformer layer, applied several times."""
-
-    def __init__(self, source: Source, size: int) -> None:
-        self.norm1 = LayerNorm(source, "norm1", size, NORM_EPS)
-        self.norm2 = LayerNorm(source, "norm2", size, NORM_EPS)
-        attention = source.at("self_attn")
-        self.qkv = attention.weight("in_proj_weight", (3 * size, size))
-        self.qkv_bias = attention.tensor("in_proj_bias", (3 * size,))
-        self.out = Linear(attention, "out_proj", size, size, bias=True)
-        self.mlp = MLP(source, "linear1", "linear2", size, 2 * size, "gelu")
-        self.head_dim = size // NUM_HEADS
-
-    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
-        qkv = ops.linear(self.norm1(x), self.qkv, self.qkv_bias).unflatten(-1, (3, NUM_HEADS, self.head_dim))
-        q, k, v = qkv.unbind(1)
-        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5)
-        x = self.out(y.flatten(1), residual=x)
-        return self.mlp(self.norm2(x), residual=x)
-
-
 class TextSide(Module):
     """Phonemes → [T, size]."""
 
     def __init__(self, source: Source, size: int, repeats: int) -> None:
         self.embedding = Embedding(source, "emb", NUM_SYMBOLS, size)
         self.blocks = [ConvNextBlock(source.at("convs", n), size, TEXT_KERNEL, 2 * size) for n in range(TEXT_BLOCKS)]
-        self.layer = SharedLayer(source.at("attn"), size)
+        self.layer = EncoderBlock(source.at("attn"), size, 2 * size, NUM_HEADS)  # applied several times
         self.norm = LayerNorm(source, "norm", size, NORM_EPS)
         self.repeats = repeats
 
@@ -105,7 +81,7 @@ class Hibari(Synthesizer):
     stages = ("text", "prosody", "decoder", "waveform")
     lone_stages = 4
     sample_rate = SAMPLE_RATE
-    lead_samples = LEAD_FRAMES * 2 * HOP
+    frame_samples = 2 * HOP
     style_size = 0
     fast_type = TensorType.I8
 
@@ -139,7 +115,7 @@ class Hibari(Synthesizer):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        return cls(Source(checkpoint), _symbols(checkpoint.metadata.get("vocab")))
+        return cls(Source(checkpoint), check_symbols(checkpoint.metadata.get("vocab"), NUM_SYMBOLS))
 
     def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
         return (self._text, self._prosody, self._decode, self._waveform)[stage](state)
@@ -181,21 +157,9 @@ class Hibari(Synthesizer):
         samples = ops.pulse_noise_vocoder(have["spectra"], pitch, noise, lengths, WIDTH, HOP, SAMPLE_RATE)
         return state.without("spectra", "pitch").with_(samples=samples)
 
-    def speech(self, state: SpeechState) -> list[Speech]:
-        return [
-            Speech(samples[: 2 * HOP * sum(counts)], [2 * HOP * count for count in counts])
-            for samples, counts in zip(state.tensors["samples"], state.frames_of_ids(), strict=True)
-        ]
-
 
 def _noise(seed: int, frames: int) -> Tensor:
     """Complex noise [bins, frames] that follows from the seed alone."""
     generator = np.random.default_rng(seed)
     values = generator.standard_normal((NUM_BINS, 2 * frames), dtype=np.float32)
     return torch.from_numpy(values.view(np.complex64))
-
-
-def _symbols(vocab: Any) -> dict[str, int]:
-    if not isinstance(vocab, dict) or not all(type(i) is int and 0 < i < NUM_SYMBOLS for i in vocab.values()):
-        raise CheckpointError(f"hibari has no vocab that numbers its symbols from 1 to {NUM_SYMBOLS - 1}")
-    return vocab

@@ -10,39 +10,16 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.errors import CheckpointError
+from antiphon.layers.encoder import NORM_EPS, EncoderBlock
 from antiphon.layers.linear import Embedding, Linear
-from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 
-NORM_EPS = 1e-5
 NUM_HEADS = 4
 STEP_LETTERS = 256  # of the words in one step
-
-
-class Layer(Module):
-    """Pre-norm attention and MLP, biases throughout."""
-
-    def __init__(self, source: Source, size: int, inner: int) -> None:
-        self.norm1 = LayerNorm(source, "norm1", size, NORM_EPS)
-        self.norm2 = LayerNorm(source, "norm2", size, NORM_EPS)
-        attention = source.at("self_attn")
-        self.qkv = attention.weight("in_proj_weight", (3 * size, size))
-        self.qkv_bias = attention.tensor("in_proj_bias", (3 * size,))
-        self.out = Linear(attention, "out_proj", size, size, bias=True)
-        self.mlp = MLP(source, "linear1", "linear2", size, inner, "gelu")
-        self.head_dim = size // NUM_HEADS
-
-    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
-        qkv = ops.linear(self.norm1(x), self.qkv, self.qkv_bias).unflatten(-1, (3, NUM_HEADS, self.head_dim))
-        q, k, v = qkv.unbind(1)
-        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5)
-        x = self.out(y.flatten(1), residual=x)
-        return self.mlp(self.norm2(x), residual=x)
 
 
 class LetterToSound(Model):
@@ -72,7 +49,7 @@ class LetterToSound(Model):
         self.position = tree.tensor("pos", (self.max_positions, size))
         depth = sum(name.endswith(".norm1.weight") for name in tensors)
         inner = tensors["m.layers.0.linear1.weight"].shape[0]
-        self.layers = [Layer(tree.at("layers", index), size, inner) for index in range(depth)]
+        self.layers = [EncoderBlock(tree.at("layers", index), size, inner, NUM_HEADS) for index in range(depth)]
         self.norm = LayerNorm(tree, "norm", size, NORM_EPS)
         self.head = Linear(tree, "head", size, head, bias=True)
 

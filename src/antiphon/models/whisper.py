@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -17,10 +17,17 @@ from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.companions import VOICE_ACTIVITY
-from antiphon.models.base.encoder_decoder import EncoderDecoder
 from antiphon.models.base.metadata import require
-from antiphon.models.base.model import Task
-from antiphon.models.base.parts import CrossStates, Recordable, SoundFeatures, VocabularyKind, WeightRules
+from antiphon.models.base.model import CausalLM, Task
+from antiphon.models.base.parts import (
+    CrossStates,
+    Encoder,
+    Part,
+    Recordable,
+    SoundFeatures,
+    VocabularyKind,
+    WeightRules,
+)
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.models.whisper_encoder import NORM_EPS, PROJECTIONS, EncoderSizes, WhisperEncoder
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
@@ -86,45 +93,31 @@ class WhisperConfig:
         )
 
 
-def config_from_hf(config: Mapping[str, Any]) -> WhisperConfig:
-    return WhisperConfig(
-        vocab_size=require(config, "vocab_size"),
-        num_mels=require(config, "num_mel_bins"),
-        hidden_size=require(config, "d_model"),
-        encoder_layers=require(config, "encoder_layers"),
-        encoder_heads=require(config, "encoder_attention_heads"),
-        encoder_intermediate=require(config, "encoder_ffn_dim"),
-        decoder_layers=require(config, "decoder_layers"),
-        decoder_heads=require(config, "decoder_attention_heads"),
-        decoder_intermediate=require(config, "decoder_ffn_dim"),
-        audio_positions=require(config, "max_source_positions"),
-        text_positions=require(config, "max_target_positions"),
-        alignment_heads=alignment_heads(
-            require(config, "decoder_layers"),
-            require(config, "decoder_attention_heads"),
-            require(config, "vocab_size"),
-            config.get("alignment_heads"),
-        ),
-    )
+#: Fields of the config, by the names of Hugging Face and of OpenAI.
+_SIZES = {
+    "vocab_size": ("vocab_size", "n_vocab"),
+    "num_mels": ("num_mel_bins", "n_mels"),
+    "hidden_size": ("d_model", "n_audio_state"),
+    "encoder_layers": ("encoder_layers", "n_audio_layer"),
+    "encoder_heads": ("encoder_attention_heads", "n_audio_head"),
+    "encoder_intermediate": ("encoder_ffn_dim", None),
+    "decoder_layers": ("decoder_layers", "n_text_layer"),
+    "decoder_heads": ("decoder_attention_heads", "n_text_head"),
+    "decoder_intermediate": ("decoder_ffn_dim", None),
+    "audio_positions": ("max_source_positions", "n_audio_ctx"),
+    "text_positions": ("max_target_positions", "n_text_ctx"),
+}
 
 
-def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
-    return WhisperConfig(
-        vocab_size=require(dims, "n_vocab"),
-        num_mels=require(dims, "n_mels"),
-        hidden_size=require(dims, "n_audio_state"),
-        encoder_layers=require(dims, "n_audio_layer"),
-        encoder_heads=require(dims, "n_audio_head"),
-        encoder_intermediate=4 * require(dims, "n_audio_state"),
-        decoder_layers=require(dims, "n_text_layer"),
-        decoder_heads=require(dims, "n_text_head"),
-        decoder_intermediate=4 * require(dims, "n_text_state"),
-        audio_positions=require(dims, "n_audio_ctx"),
-        text_positions=require(dims, "n_text_ctx"),
-        alignment_heads=alignment_heads(
-            require(dims, "n_text_layer"), require(dims, "n_text_head"), require(dims, "n_vocab")
-        ),
-    )
+def read_config(metadata: Mapping[str, Any], *, is_openai: bool) -> WhisperConfig:
+    """The config by Hugging Face's names or by OpenAI's, which state no width of an MLP."""
+    sizes = {field: require(metadata, name) for field, names in _SIZES.items() if (name := names[is_openai])}
+    if is_openai:
+        sizes["encoder_intermediate"] = 4 * sizes["hidden_size"]
+        sizes["decoder_intermediate"] = 4 * require(metadata, "n_text_state")
+    shape = sizes["decoder_layers"], sizes["decoder_heads"], sizes["vocab_size"]
+    stated = None if is_openai else metadata.get("alignment_heads")
+    return WhisperConfig(**sizes, alignment_heads=alignment_heads(*shape, stated))
 
 
 class WhisperDecoderLayer(Module):
@@ -166,7 +159,7 @@ class WhisperDecoderLayer(Module):
         return self.mlp(self.mlp_norm(x), residual=x)
 
 
-class Whisper(EncoderDecoder):
+class Whisper(CausalLM):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
     architectures = ("whisper",)
@@ -194,9 +187,9 @@ class Whisper(EncoderDecoder):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        if checkpoint.format in ("openai-whisper", "ggml-whisper"):
-            return cls(config_from_openai(checkpoint.metadata), Source(checkpoint, TensorNames(_openai_names())))
-        return cls(config_from_hf(checkpoint.metadata), Source(checkpoint))
+        is_openai = checkpoint.format in ("openai-whisper", "ggml-whisper")
+        config = read_config(checkpoint.metadata, is_openai=is_openai)
+        return cls(config, Source(checkpoint, TensorNames(_openai_names()) if is_openai else None))
 
     def cache_groups(self) -> list[CacheGroup]:
         config = self.config
@@ -215,26 +208,23 @@ class Whisper(EncoderDecoder):
             forward_aligned=self.forward_aligned,
         )
 
-    def whole_encoder(self) -> Recordable:
-        """Encoder states of B windows of 2 S frames."""
+    def parts(self) -> tuple[Part, ...]:
         features = InputSpec("features", torch.float32, ("B", ("S", 0, 2), self.config.num_mels))
         seq_start = InputSpec("seq_start", torch.int32, (("B", 1),))
-        return Recordable("Whisper", "encode", (features, seq_start), lambda inputs, _: self.encode(**inputs))
-
-    def sound_features(self) -> SoundFeatures:
-        return SoundFeatures(self.log_mel.num_samples, self.log_mel)
+        encoder = Encoder(
+            owner="Whisper",
+            num_stages=self.encoder.num_stages,
+            num_states=self.cross_tokens,
+            run_stage=self.encoder.run_stage,
+            # Encoder states of B windows of 2 S frames.
+            encode=Recordable("Whisper", "encode", (features, seq_start), lambda x, _: self.encode(**x)),
+            features=SoundFeatures(self.log_mel.num_samples, self.log_mel),
+        )
+        return encoder, self.decoder()
 
     def weight_rules(self) -> WeightRules:
-        batched = list(self.encoder.weights())
-        batched += [layer.cross_attention.key_value.weight for layer in self.decoder_layers]
-        return WeightRules.of(self, batched=batched, auto_quantize="int8")
-
-    @property
-    def num_encoder_stages(self) -> int:
-        return self.encoder.num_stages
-
-    def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:
-        return self.encoder.run_stage(stage, x, seq_start)
+        cross = (layer.cross_attention.key_value.weight for layer in self.decoder_layers)
+        return replace(WeightRules.of(self), batched=(*self.encoder.weights(), *cross), auto_quantize="int8")
 
     def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
         """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
@@ -249,6 +239,8 @@ class Whisper(EncoderDecoder):
         return self._decode(batch, cache, {}, None)
 
     def forward_aligned(self, batch: Batch, cache: KVCache) -> tuple[Tensor, list[Tensor]]:
+        """The logits of `forward`, and for each layer the cross-attention probabilities [heads, T, cross_tokens] of
+        the heads that follow the input from left to right."""
         heads: dict[int, list[int]] = {}
         for layer, head in self.config.alignment_heads:
             heads.setdefault(layer, []).append(head)

@@ -14,7 +14,7 @@ from antiphon.layers.decoder import DecoderConfig, DecoderLayer
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.norm import RMSNorm
 from antiphon.layers.rotary import frequencies, rotary_from_gguf, rotary_from_hf, rotary_table
-from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.metadata import GGUFKeys, hf_sizes
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, RotaryTable
 from antiphon.weights.checkpoint import Checkpoint
@@ -55,18 +55,14 @@ def config_from_hf(config: Mapping[str, Any]) -> DecoderConfig:
         )
     if config.get("mlp_bias"):
         raise UnsupportedError(f"{config.get('model_type')} with mlp_bias is not supported")
-    hidden, heads = require(config, "hidden_size"), require(config, "num_attention_heads")
-    head_dim = size(config, "head_dim", max(1, hidden // heads))
+    sizes = hf_sizes(config)
+    heads = sizes["num_heads"]
+    head_dim = size(config, "head_dim", max(1, sizes["hidden_size"] // heads))
     return DecoderConfig(
-        vocab_size=require(config, "vocab_size"),
-        hidden_size=hidden,
-        intermediate_size=require(config, "intermediate_size"),
-        num_layers=require(config, "num_hidden_layers"),
-        num_heads=heads,
+        **sizes,
         num_kv_heads=size(config, "num_key_value_heads", heads),
         head_dim=head_dim,
         norm_eps=number(config, "rms_norm_eps", 1e-6),
-        max_positions=require(config, "max_position_embeddings"),
         rotary=rotary_from_hf(config, head_dim),
     )
 
@@ -76,23 +72,19 @@ def config_from_gguf(checkpoint: Checkpoint) -> DecoderConfig:
     keys = GGUFKeys(checkpoint)
     if keys.get("expert_count", 0):
         raise UnsupportedError(f"{checkpoint.architecture} with a mixture of experts is not supported")
-    hidden, heads = keys.integer("embedding_length"), keys.integer("attention.head_count")
-    head_dim = keys.integer("attention.key_length", hidden // heads)
+    sizes = keys.sizes()
+    heads = sizes["num_heads"]
+    head_dim = keys.integer("attention.key_length", sizes["hidden_size"] // heads)
     rotated = keys.integer("rope.dimension_count", head_dim)
     if rotated != head_dim:
         raise UnsupportedError(
             f"{checkpoint.architecture} that rotates {rotated} of {head_dim} channels is not supported"
         )
     return DecoderConfig(
-        vocab_size=keys.vocab_size(),
-        hidden_size=hidden,
-        intermediate_size=keys.integer("feed_forward_length"),
-        num_layers=keys.integer("block_count"),
-        num_heads=heads,
+        **sizes,
         num_kv_heads=keys.integer("attention.head_count_kv", heads),
         head_dim=head_dim,
         norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
-        max_positions=keys.integer("context_length"),
         rotary=rotary_from_gguf(checkpoint.metadata, checkpoint.architecture, head_dim),
     )
 

@@ -17,6 +17,18 @@ def require(config: Mapping[str, Any], key: str) -> int:
     return checked_size(key, config[key])
 
 
+def hf_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of `TransformerSizes` that nearly every `config.json` has, by the names there."""
+    return {
+        "vocab_size": require(config, "vocab_size"),
+        "hidden_size": require(config, "hidden_size"),
+        "intermediate_size": require(config, "intermediate_size"),
+        "num_layers": require(config, "num_hidden_layers"),
+        "num_heads": require(config, "num_attention_heads"),
+        "max_positions": require(config, "max_position_embeddings"),
+    }
+
+
 class GGUFKeys:
     """The metadata keys of a GGUF under its architecture's prefix."""
 
@@ -42,6 +54,14 @@ class GGUFKeys:
             raise CheckpointError(f"GGUF key {self._prefix + key!r} is {value!r}, not a number")
         return float(value)
 
-    def vocab_size(self) -> int:
-        """Rows of the embedding: the one figure that is sure to agree with the tensors."""
-        return self._checkpoint.stored("token_embd.weight").shape[0]
+    def sizes(self, intermediate_size: int | None = None) -> dict[str, Any]:
+        """The sizes of `TransformerSizes`; `intermediate_size` is for files that do not state theirs."""
+        return {
+            # Rows of the embedding: the one figure that is sure to agree with the tensors.
+            "vocab_size": self._checkpoint.stored("token_embd.weight").shape[0],
+            "hidden_size": self.integer("embedding_length"),
+            "intermediate_size": self.integer("feed_forward_length", intermediate_size),
+            "num_layers": self.integer("block_count"),
+            "num_heads": self.integer("attention.head_count"),
+            "max_positions": self.integer("context_length"),
+        }

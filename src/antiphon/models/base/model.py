@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
@@ -27,15 +26,6 @@ class Task(StrEnum):
     PHONEMIZE = "phonemize"  # letters to phonemes
     VOICE_ACTIVITY = "voice-activity"  # sound to probabilities of speech
     END_OF_TURN = "end-of-turn"  # sound to the probability that its speaker has finished
-
-
-@dataclass(frozen=True)
-class StateSpec:
-    """A fixed-size record of per-request state that is not keys and values."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
 
 
 class Model(Module, ABC):
@@ -87,10 +77,6 @@ class Model(Module, ABC):
     def weight_bytes(self) -> int:
         """Memory of the weights."""
         return sum(weight.resident_bytes for weight in self.weights())
-
-    def state_spec(self) -> list[StateSpec]:
-        """Per-request records beside keys and values."""
-        return []
 
 
 class CausalLM(Model):

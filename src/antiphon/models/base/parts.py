@@ -230,17 +230,9 @@ class WeightRules:
     can_quantize: bool = True
 
     @classmethod
-    def of(
-        cls,
-        model: Module,
-        *,
-        batched: Sequence[Weight] = (),
-        exact: Sequence[Module] = (),
-        fast_type: TensorType | None = None,
-        auto_quantize: str | None = None,
-    ) -> WeightRules:
+    def of(cls, model: Module) -> WeightRules:
         """The rules of a model whose embeddings and heads are those of `layers/`."""
         nodes = list(model.modules())
         embeddings = tuple(node.weight for node in nodes if isinstance(node, Embedding))
         heads = tuple(node.weight for node in nodes if isinstance(node, Head))
-        return cls(embeddings, heads, tuple(batched), tuple(exact), fast_type, auto_quantize)
+        return cls(embeddings, heads)

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from antiphon.errors import CheckpointError
 from antiphon.layers.module import Module
 from antiphon.models.base.companions import LETTER_TO_SOUND
 from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import SynthesisStages, VocabularyKind, WeightRules
 from antiphon.models.base.speech_state import ForEach, Speech, SpeechState, join
 from antiphon.weights.types import TensorType
+
+#: Frames by which the decoder is ahead of the durations, in Kokoro and what is distilled from it.
+LEAD_FRAMES = 3
+
+
+def check_symbols(symbols: Any, num_symbols: int) -> dict[str, int]:
+    """A model's table from phonemes to ids, of which 0 is none."""
+    if not isinstance(symbols, dict) or not all(type(i) is int and 0 < i < num_symbols for i in symbols.values()):
+        raise CheckpointError(f"vocab is no table from symbols to numbers from 1 to {num_symbols - 1}")
+    return symbols
 
 
 def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[SpeechState]) -> list[SpeechState]:
@@ -35,8 +48,8 @@ class Synthesizer(Model):
     sample_rate: int
     #: Phoneme → id.
     symbols: Mapping[str, int]
-    #: Samples by which a phoneme is audible before the start that durations give it.
-    lead_samples: int
+    #: Samples of a frame that durations count.
+    frame_samples: int
     #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
     style_size: int
     #: What matrices become where `precision` is "fast".
@@ -58,7 +71,7 @@ class Synthesizer(Model):
         return (stages,)
 
     def weight_rules(self) -> WeightRules:
-        return WeightRules.of(self, exact=self.prosody_modules(), fast_type=self.fast_type)
+        return replace(WeightRules.of(self), exact=tuple(self.prosody_modules()), fast_type=self.fast_type)
 
     def prosody_modules(self) -> Sequence[Module]:
         """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
@@ -82,6 +95,15 @@ class Synthesizer(Model):
     def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
         """One stage of all the rows."""
 
-    @abstractmethod
+    @property
+    def lead_samples(self) -> int:
+        """Samples by which a phoneme is audible before the start that durations give it."""
+        return LEAD_FRAMES * self.frame_samples
+
     def speech(self, state: SpeechState) -> list[Speech]:
         """The speech of a state that went through all stages."""
+        size = self.frame_samples
+        return [
+            Speech(samples[: size * sum(counts)], [size * count for count in counts])
+            for samples, counts in zip(state.tensors["samples"], state.frames_of_ids(), strict=True)
+        ]

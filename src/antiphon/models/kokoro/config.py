@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from antiphon.errors import CheckpointError
 from antiphon.models.base.metadata import require
+from antiphon.models.base.synthesizer import check_symbols
 
 SAMPLE_RATE = 24_000
 
@@ -40,22 +39,13 @@ class KokoroConfig:
     @property
     def hop(self) -> int:
         """Samples for each value of the pitch curve."""
-        hop = self.transform_hop
-        for rate in self.upsample_rates:
-            hop *= rate
-        return hop
-
-    @staticmethod
-    def ones(size: int) -> Tensor:
-        return torch.ones(size)
+        return self.transform_hop * prod(self.upsample_rates)
 
 
 def config_from_json(config: Mapping[str, Any]) -> KokoroConfig:
     bert, vocoder = _table(config, "plbert"), _table(config, "istftnet")
-    symbols = _table(config, "vocab")
     num_symbols = require(config, "n_token")
-    if not all(type(i) is int and 0 < i < num_symbols for i in symbols.values()):
-        raise CheckpointError(f"vocab is no table from symbols to numbers from 1 to {num_symbols - 1}")
+    symbols = check_symbols(config.get("vocab"), num_symbols)
     return KokoroConfig(
         num_symbols=num_symbols,
         hidden_size=require(config, "hidden_dim"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 import torch
@@ -10,16 +11,13 @@ import torch
 from antiphon import ops
 from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
-from antiphon.models.base.speech_state import Speech, SpeechState, flatten, upload
+from antiphon.models.base.speech_state import SpeechState, flatten, upload
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.models.kokoro.config import SAMPLE_RATE, KokoroConfig, config_from_json
 from antiphon.models.kokoro.decoder import FrameDecoder, Generator
 from antiphon.models.kokoro.text import PhonemeBert, Predictor, TextEncoder
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
-
-#: Frames by which the decoder is ahead of the durations.
-LEAD_FRAMES = 3
 
 
 class Kokoro(Synthesizer):
@@ -36,7 +34,7 @@ class Kokoro(Synthesizer):
         self.max_positions = config.max_positions
         self.symbols = config.symbols
         self.sample_rate = SAMPLE_RATE
-        self.lead_samples = LEAD_FRAMES * 2 * config.hop
+        self.frame_samples = 2 * config.hop
         self.style_size = 2 * config.style_size
         encoder, decoder = source.at("encoder"), source.at("decoder", "decoder")
         self.bert = PhonemeBert(encoder.at("bert"), config)
@@ -64,8 +62,8 @@ class Kokoro(Synthesizer):
             ("decoder", self._decode),
         ]
         for index, stage in enumerate(self.generator.upsampling):
-            stages.append((f"upsample.{index}", self._upsample(index)))
-            stages += [(f"block.{index}.{n}", self._block(index, n)) for n in range(len(stage.blocks))]
+            stages.append((f"upsample.{index}", partial(self._upsample, index)))
+            stages += [(f"block.{index}.{n}", partial(self._block, index, n)) for n in range(len(stage.blocks))]
         return [*stages, ("waveform", self._waveform)]
 
     def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
@@ -104,33 +102,20 @@ class Kokoro(Synthesizer):
         x = self.decoder(have["text"], have["pitch"], have["energy"], have["decoder_style"], frames)
         return state.without("text", "energy", "pitch").with_({"x": 2 * frames}, x=x)
 
-    def _upsample(self, index: int) -> Callable[[SpeechState], SpeechState]:
-        def run(state: SpeechState) -> SpeechState:
-            stage, have, lengths = self.generator.upsampling[index], state.tensors, state.lengths["x"]
-            x = stage.begin(have["x"], have["spectrum"], have["decoder_style"], lengths)
-            return state.without("x").with_({"x": stage.out_lengths(lengths)}, start=x)
+    def _upsample(self, index: int, state: SpeechState) -> SpeechState:
+        stage, have, lengths = self.generator.upsampling[index], state.tensors, state.lengths["x"]
+        x = stage.begin(have["x"], have["spectrum"], have["decoder_style"], lengths)
+        return state.without("x").with_({"x": stage.out_lengths(lengths)}, start=x)
 
-        return run
-
-    def _block(self, index: int, number: int) -> Callable[[SpeechState], SpeechState]:
-        def run(state: SpeechState) -> SpeechState:
-            blocks, have = self.generator.upsampling[index].blocks, state.tensors
-            y = blocks[number](have["start"], have["decoder_style"], state.lengths["x"])
-            last = number == len(blocks) - 1
-            if number:
-                y = ops.add(have["x"], y, 1 / len(blocks) if last else 1.0)
-            state = state.with_(x=y)
-            return state.without("start") if last else state
-
-        return run
+    def _block(self, index: int, number: int, state: SpeechState) -> SpeechState:
+        blocks, have = self.generator.upsampling[index].blocks, state.tensors
+        y = blocks[number](have["start"], have["decoder_style"], state.lengths["x"])
+        last = number == len(blocks) - 1
+        if number:
+            y = ops.add(have["x"], y, 1 / len(blocks) if last else 1.0)
+        state = state.with_(x=y)
+        return state.without("start") if last else state
 
     def _waveform(self, state: SpeechState) -> SpeechState:
         samples = self.generator.samples(state.tensors["x"], state.lengths["x"])
         return state.without("x", "spectrum").with_(samples=samples)
-
-    def speech(self, state: SpeechState) -> list[Speech]:
-        hop = 2 * self.config.hop
-        return [
-            Speech(samples[: hop * sum(counts)], [hop * count for count in counts])
-            for samples, counts in zip(state.tensors["samples"], state.frames_of_ids(), strict=True)
-        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
@@ -76,7 +77,7 @@ class DurationEncoder(Module):
         depth = range(config.num_layers)
         self.lstms = [BidirectionalLSTM(source, f"lstms.{2 * n}", hidden + style, hidden // 2) for n in depth]
         self.gains = [StyleGain(source.at("lstms", 2 * n + 1), style, hidden) for n in depth]
-        self.ones = config.ones(hidden)
+        self.ones = torch.ones(hidden)
 
     def __call__(self, x: Tensor, style: Tensor, lengths: Tensor) -> Tensor:
         beside = style[:, None, :].expand(-1, x.shape[1], -1)
