@@ -21,6 +21,9 @@ from support.models.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixt
 from support.times import TestTimes, mark_reasons
 
 if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
+
+    from support.browser.chromium import SharedBrowser
     from support.server.pool import ServerPool
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -150,3 +153,23 @@ def servers() -> Iterator[ServerPool]:
     pool = ServerPool()
     yield pool
     pool.close()
+
+
+@pytest.fixture(scope="session")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBrowser]:
+    """A browser whose microphone says the sentence with "country"."""
+    from support.browser.chromium import SharedBrowser
+    from support.browser.talking import sentence
+    from support.sound.sounds import wav_bytes
+
+    recording = tmp_path_factory.mktemp("microphone") / "sentence.wav"
+    recording.write_bytes(wav_bytes(sentence("country", before=0.5, after=1.0)))
+    browser = SharedBrowser(recording)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def profile(shared_browser: SharedBrowser) -> Iterator[BrowserContext]:
+    with shared_browser.in_use() as used:
+        yield used

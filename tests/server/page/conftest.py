@@ -19,12 +19,9 @@ from support.browser.admin_view import (
     SPEECH_MODEL,
     TRANSCRIPTION_MODEL,
 )
-from support.browser.chromium import SharedBrowser
-from support.browser.talking import sentence
 from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
-from support.sound.sounds import wav_bytes
 
 MODELS = (CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL)
 
@@ -59,22 +56,6 @@ def keyed_server(servers: ServerPool, model_path: Callable[[str], Path], stored_
     )
     with servers.lease(config, {"kv_bytes": 64 << 20}) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBrowser]:
-    """A browser whose microphone says the sentence with "country"."""
-    recording = tmp_path_factory.mktemp("microphone") / "sentence.wav"
-    recording.write_bytes(wav_bytes(sentence("country", before=0.5, after=1.0)))
-    browser = SharedBrowser(recording)
-    yield browser
-    browser.close()
-
-
-@pytest.fixture
-def profile(shared_browser: SharedBrowser) -> Iterator[BrowserContext]:
-    with shared_browser.in_use() as used:
-        yield used
 
 
 @pytest.fixture

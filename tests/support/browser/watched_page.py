@@ -103,17 +103,10 @@ class WatchedPage:
 
 
 @contextmanager
-def watched_page(
-    profile: BrowserContext, url: str, permissions: Sequence[str] = ("microphone",)
-) -> Iterator[WatchedPage]:
-    """Open a wide tab, light, of a profile that has stored nothing of the server; check its faults at the end."""
+def watched_tab(profile: BrowserContext, url: str) -> Iterator[WatchedPage]:
+    """Open a wide tab, light, for a page from `url`; check its faults at the end."""
     profile.set_default_timeout(PATIENCE)
-    if not profile.pages:  # a tab that stays keeps Chromium's process for such pages, which takes a second to start
-        profile.new_page().goto(f"{url}/page/icons/icon.svg")
-    if permissions:
-        profile.grant_permissions(list(permissions), origin=url)
     page = profile.new_page()
-    profile.new_cdp_session(page).send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
     page.set_viewport_size(WIDE)
     page.emulate_media(color_scheme="light")
     watched = WatchedPage(page, profile, url)
@@ -127,6 +120,23 @@ def watched_page(
         error.add_note(f"on the page: {watched.faults}")
         raise
     finally:
-        profile.set_offline(False)
         page.close()
+
+
+@contextmanager
+def watched_page(
+    profile: BrowserContext, url: str, permissions: Sequence[str] = ("microphone",)
+) -> Iterator[WatchedPage]:
+    """Open a tab of a profile that has stored nothing of the server; check its faults at the end."""
+    if not profile.pages:  # a tab that stays keeps Chromium's process for such pages, which takes a second to start
+        profile.new_page().goto(f"{url}/page/icons/icon.svg")
+    if permissions:
+        profile.grant_permissions(list(permissions), origin=url)
+    try:
+        with watched_tab(profile, url) as watched:
+            clearing = {"origin": url, "storageTypes": "all"}
+            profile.new_cdp_session(watched.page).send("Storage.clearDataForOrigin", clearing)
+            yield watched
+    finally:
+        profile.set_offline(False)
         profile.clear_permissions()

@@ -10,11 +10,10 @@ import msgspec
 from antiphon.bench.engine.engine_series import StepSeries
 from antiphon.bench.engine.engine_table import engine_columns, engine_heading
 from antiphon.bench.report import page
-from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
+from antiphon.bench.report.chart import short
 from antiphon.bench.report.page import FigureCard
-from antiphon.bench.report.plots import Entry, NamedCurve, NamedTimeline, Plot, curve_plot, in_flight_plot, rate_plot
+from antiphon.bench.report.plots import Named, Plot, curve_plot, in_flight_plot, line_plot, rate_plot
 from antiphon.bench.report.runs import number
-from antiphon.bench.report.scales import Scale, linear_scale, short
 
 #: Name, title and unit of a plot, and the labels and figures of its lines.
 LINES = (
@@ -70,11 +69,14 @@ def _cards(figures: dict[str, Any]) -> list[FigureCard]:
 def _latency_plots(figures: Sequence[dict[str, Any]], series: Sequence[StepSeries]) -> list[Plot]:
     plots = []
     if len(figures) > 1:
-        plots += [_batch_plot(name, title, unit, lines, figures) for name, title, unit, lines in LINES]
+        ordered = sorted(figures, key=lambda one: int(one["batch"]))
+        for name, title, unit, keys in LINES:
+            lines = [(label, [(float(one["batch"]), float(one[key])) for one in ordered]) for label, key in keys]
+            plots.append(line_plot(name, title, lines, ("batch size", "at batch {}"), unit, digits=3))
     for name, (title, things) in CURVES.items():
         curves = [
-            NamedCurve(f"batch {one['batch']}", place, plotted.curves_ms[name])
-            for place, (one, plotted) in enumerate(zip(figures, series, strict=False))
+            Named(f"batch {one['batch']}", index, plotted.curves_ms[name])
+            for index, (one, plotted) in enumerate(zip(figures, series, strict=False))
             if name in plotted.curves_ms
         ]
         if curves:
@@ -82,46 +84,11 @@ def _latency_plots(figures: Sequence[dict[str, Any]], series: Sequence[StepSerie
     return plots
 
 
-def _batch_plot(
-    name: str, title: str, unit: str, lines: Sequence[tuple[str, str]], figures: Sequence[dict[str, Any]]
-) -> Plot:
-    ordered = sorted(figures, key=lambda one: int(one["batch"]))
-    sizes = [float(one["batch"]) for one in ordered]
-    is_log = sizes[-1] / sizes[0] > 8
-    x = Scale(sizes[0] * 0.9, sizes[-1] * 1.1, LEFT, RIGHT, True) if is_log else linear_scale(sizes, LEFT, RIGHT)
-    chart = Chart(x, linear_scale([one[key] for one in ordered for _, key in lines], BOTTOM, TOP), "batch size", unit)
-    for place, (_, key) in enumerate(lines):
-        points = [(float(one["batch"]), float(one[key])) for one in ordered]
-        chart.line(points, place)
-        chart.dots(points, place)
-    several = len(lines) > 1
-
-    def value(label: str, key: str, one: dict[str, Any]) -> str:
-        return f"{label}: {short(one[key])}" if several else f"{short(one[key])} {unit}"
-
-    chart.readings(
-        [
-            Reading(float(one["batch"]), f"batch {one['batch']}", [value(label, key, one) for label, key in lines])
-            for one in ordered
-        ]
-    )
-    first, last = ordered[0], ordered[-1]
-    texts = [
-        f"{short(first[key])} {unit} at batch {first['batch']}, {short(last[key])} at {last['batch']}."
-        for _, key in lines
-    ]
-    rows = [[f"{one['batch']}", *(f"{one[key]:,.3f}" for _, key in lines)] for one in ordered]
-    legend = [Entry(label, place, texts[place]) for place, (label, _) in enumerate(lines)] if several else []
-    text = "" if several else texts[0]
-    return Plot(name, title, text, chart.svg(name), ["batch", *(label for label, _ in lines)], rows, legend)
-
-
 def _throughput_plots(series: Sequence[StepSeries]) -> list[Plot]:
     plots = []
     for one in series:
         if one.timeline is not None:
-            decoded = NamedTimeline("answers", 0, one.timeline)
-            prompts = NamedTimeline("prompts", 1, one.timeline)
+            decoded, prompts = Named("answers", 0, one.timeline), Named("prompts", 1, one.timeline)
             plots += [
                 rate_plot("tokens", "Tokens of answers", "tokens per second", [(decoded, one.timeline.tokens)]),
                 rate_plot("prompts", "Tokens of prompts", "tokens per second", [(prompts, one.timeline.prompt_tokens)]),
@@ -129,8 +96,8 @@ def _throughput_plots(series: Sequence[StepSeries]) -> list[Plot]:
             ]
         names = {"decode": "decodes alone", "with_prompts": "with prompts"}
         curves = [
-            NamedCurve(label, place, one.curves_ms[name])
-            for place, (name, label) in enumerate(names.items())
+            Named(label, index, one.curves_ms[name])
+            for index, (name, label) in enumerate(names.items())
             if name in one.curves_ms
         ]
         if curves:
@@ -140,10 +107,5 @@ def _throughput_plots(series: Sequence[StepSeries]) -> list[Plot]:
 
 def _settings(result: dict[str, Any]) -> str:
     own = ("model", "backend", "weights", "max_running", "date", "tool", "machine")
-    rows = [[name.replace("_", " "), str(result[name])] for name in own if name in result]
-    for part in (result["workload"], result.get("environment") or {}):
-        for name, value in part.items():
-            if value is not None:
-                text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-                rows.append([name.replace("_", " "), text])
-    return page.settings(rows)
+    shown = {name: result[name] for name in own if name in result}
+    return page.settings(list(page.described([shown, result["workload"], result.get("environment")]).items()))

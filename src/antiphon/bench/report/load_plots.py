@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
-from antiphon.bench.report.plots import Entry, Plot
-from antiphon.bench.report.runs import LOADS, Group, ServeRun
-from antiphon.bench.report.scales import LOG_SPAN, Scale, latency_scale, linear_scale, short
+from msgspec import structs
 
-#: Loads that span more than this are on a logarithmic axis.
-LOAD_SPAN = 12.0
+from antiphon.bench.report.chart import PlotSeries
+from antiphon.bench.report.plots import Line, Plot, line_plot
+from antiphon.bench.report.runs import LOADS, RunGroup, ServeRun
 
-
-@dataclass(frozen=True)
-class _Line:
-    """One figure of one group at its loads, in ascending order."""
-
-    label: str
-    index: int
-    points: Sequence[tuple[float, float]]
+RunFigure = Callable[[ServeRun], float | None]
 
 
-def load_plots(groups: Sequence[Group]) -> list[Plot]:
+def load_plots(groups: Sequence[RunGroup]) -> list[Plot]:
     """Empty if the runs have not at least two loads of one kind."""
     groups = _by_load(groups)
     kinds = {run.load[0] for group in groups for run in group.runs if run.load is not None}
@@ -32,96 +23,60 @@ def load_plots(groups: Sequence[Group]) -> list[Plot]:
         return []
     [kind] = kinds
     has_goodput = any(run.goodput() is not None for group in groups for run in group.runs)
-    done = _lines(groups, [("completed", lambda run: run.figure("requests_per_second"))], not has_goodput)
-    good = _lines(groups, [("goodput", ServeRun.goodput)], has_goodput and len(groups) > 1)
-    if len(groups) == 1:
-        good = [_Line("goodput", 1, line.points) for line in good]
-        requests = done + good
-    else:
-        requests = good if has_goodput else done
+    figures: dict[str, RunFigure] = {"goodput": ServeRun.goodput} if has_goodput else {}
+    if len(groups) == 1 or not has_goodput:
+        figures = {"completed": lambda run: run.figure("requests_per_second"), **figures}
     title = "Goodput against load" if has_goodput else "Completed requests against load"
-    tokens = _lines(groups, [("output tokens", lambda run: run.figure("output_tokens_per_second"))], len(groups) > 1)
+    milliseconds, rate = "milliseconds", "requests per second"
+    plots = [
+        ("load-goodput", title, rate, figures),
+        ("load-tokens", "Throughput against load", "output tokens per second",
+         {"output tokens": lambda run: run.figure("output_tokens_per_second")}),
+        ("load-ttft", "Time to first token against load", milliseconds, _percentiles("ttft")),
+        ("load-tpot", "Time per output token against load", milliseconds, _percentiles("tpot")),
+    ]  # fmt: skip
+    x = f"load: {LOADS[kind]}", f"at {{}} {LOADS[kind]}"
     made = [
-        _plot("load-goodput", title, kind, "requests per second", requests, has_diagonal=kind == "request_rate"),
-        _plot("load-tokens", "Throughput against load", kind, "output tokens per second", tokens),
-        _plot("load-ttft", "Time to first token against load", kind, "milliseconds", _percentiles(groups, "ttft")),
-        _plot("load-tpot", "Time per output token against load", kind, "milliseconds", _percentiles(groups, "tpot")),
+        line_plot(name, title, lines, x, unit)
+        for name, title, unit, chosen in plots
+        if (lines := _lines(groups, chosen))
     ]
-    return [plot for plot in made if plot is not None]
+    return [_with_diagonal(made[0]), *made[1:]] if kind == "request_rate" and made[0].name == "load-goodput" else made
 
 
-def _by_load(groups: Sequence[Group]) -> list[Group]:
+def _by_load(groups: Sequence[RunGroup]) -> list[RunGroup]:
     """Single runs at different loads are points of one line."""
     if len(groups) > 1 and all(len(group.runs) == 1 for group in groups):
-        return [Group("runs", [run for group in groups for run in group.runs])]
+        return [RunGroup("runs", [run for group in groups for run in group.runs])]
     return list(groups)
 
 
-def _percentiles(groups: Sequence[Group], name: str) -> list[_Line]:
-    def part(percent: str) -> tuple[str, Callable[[ServeRun], float | None]]:
-        return percent, lambda run: run.latency(name, percent)
-
-    return _lines(groups, [part("p50"), part("p99")], len(groups) > 1)
+def _percentiles(name: str) -> dict[str, RunFigure]:
+    return {"p50": lambda run: run.latency(name, "p50"), "p99": lambda run: run.latency(name, "p99")}
 
 
-def _lines(
-    groups: Sequence[Group], figures: Sequence[tuple[str, Callable[[ServeRun], float | None]]], named: bool
-) -> list[_Line]:
-    """A line for each group and figure that has a value; `named` by the group as well."""
-    lines: list[_Line] = []
+def _lines(groups: Sequence[RunGroup], figures: dict[str, RunFigure]) -> list[Line]:
+    """A line for each group and figure that has a value, named by the group where there are several."""
+    lines: list[Line] = []
     for group in groups:
-        for label, figure in figures:
+        for label, figure in figures.items():
             points = sorted(
                 (run.load[1], value)
                 for run in group.runs
                 if run.load is not None and (value := figure(run)) is not None
             )
             if points:
-                text = f"{group.label}, {label}" if named and len(groups) > 1 else label
-                lines.append(_Line(text, len(lines), points))
+                lines.append((f"{group.label}, {label}" if len(groups) > 1 else label, points))
     return lines
 
 
-def _plot(
-    name: str, title: str, kind: str, unit: str, lines: Sequence[_Line], has_diagonal: bool = False
-) -> Plot | None:
-    if not lines:
-        return None
-    loads = sorted({x for line in lines for x, _ in line.points})
-    values = [y for line in lines for _, y in line.points]
-    is_wide = loads[-1] / loads[0] > LOAD_SPAN
-    x = Scale(loads[0] * 0.9, loads[-1] * 1.1, LEFT, RIGHT, True) if is_wide else linear_scale(loads, LEFT, RIGHT)
-    is_log = unit == "milliseconds" and min(values) > 0 and max(values) / min(values) > LOG_SPAN
-    y = latency_scale(values, BOTTOM, TOP) if is_log else linear_scale(values, BOTTOM, TOP)
-    chart = Chart(x, y, f"load: {LOADS[kind]}", unit + (", logarithmic" if is_log else ""))
-    if has_diagonal:
-        chart.diagonal()
-    for line in lines:
-        chart.line(line.points, line.index)
-        chart.dots(line.points, line.index)
-    tables = [dict(line.points) for line in lines]
-    chart.readings(
-        [
-            Reading(
-                load,
-                f"at {load:g} {LOADS[kind]}",
-                [f"{line.label}: {short(at[load])}" for line, at in zip(lines, tables, strict=True) if load in at],
-            )
-            for load in loads
-        ]
-    )
-    text = "The dashed line is the load itself: as many requests as were sent." if has_diagonal else ""
-    rows = [
-        [f"{load:g}", *(f"{at[load]:,.2f}" if load in at else "–" for at in tables)] for load in loads
-    ]  # fmt: skip
-    return Plot(
-        name, title, text, chart.svg(name), [LOADS[kind], *(line.label for line in lines)], rows,
-        [Entry(line.label, line.index, _text(line, unit, kind)) for line in lines],
-    )  # fmt: skip
-
-
-def _text(line: _Line, unit: str, kind: str) -> str:
-    (low, first), (high, last) = line.points[0], line.points[-1]
-    most = max(line.points, key=lambda point: point[1])
-    peak = "" if most[0] in (low, high) else f", at most {short(most[1])} at {most[0]:g}"
-    return f"{short(first)} {unit} at {low:g} {LOADS[kind]}, {short(last)} at {high:g}{peak}."
+def _with_diagonal(plot: Plot) -> Plot:
+    """A guide where as many requests are answered as are sent; it is a curve if one axis alone is logarithmic."""
+    x, y = plot.chart.x, plot.chart.y
+    begin, end = max(x.low, y.low), min(x.high, y.high)
+    if begin >= end:
+        return plot
+    points = [begin + (end - begin) * part / 40 for part in range(41)]
+    series = [*plot.chart.series, PlotSeries("", 0, points, points, "guide")]
+    text = "The dashed line is the load itself: as many requests as were sent."
+    return replace(plot, text=text, chart=structs.replace(plot.chart, series=series))

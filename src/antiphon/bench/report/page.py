@@ -1,15 +1,29 @@
-"""A report as one HTML file: no script, no request to anywhere, and a policy that allows neither."""
+"""A report as one HTML file with the script that draws its plots. Its policy allows no other script and no request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from html import escape
+from importlib import resources
+from typing import Any
+
+import msgspec
 
 from antiphon import __version__
-from antiphon.bench.report.chart import swatch, text_of
 from antiphon.bench.report.plots import Plot
-from antiphon.bench.report.style import style_hash, style_sheet
+
+#: The plotting library without its suffix: the server's page uses it too.
+UPLOT = "server/page/static/vendor/uplot"
+#: Its licence, which goes with every copy.
+UPLOT_LICENCE = "server/page/static/vendor/licences/uplot.txt"
+#: Colours and dashes of series, as the style sheet and the script have them.
+NUM_COLOURS, NUM_DASHES = 8, 3
 
 
 @dataclass(frozen=True)
@@ -31,8 +45,11 @@ class Cell:
 
 def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
     """The whole file. `parts` are HTML; the texts are not."""
-    style = style_sheet()
-    policy = f"default-src 'none'; style-src '{style_hash(style)}'; base-uri 'none'; form-action 'none'"
+    style, script = _style(), _script()
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -40,9 +57,45 @@ def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{text_of(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
         f"<header><h1>{text_of(title)}</h1><p>{text_of(subtitle)}</p></header>\n"
+        "<noscript><p>Plots need JavaScript. Their numbers are in the tables below them.</p></noscript>\n"
         + "\n".join(part for part in parts if part)
-        + f"\n<footer>Written by antiphon {text_of(__version__)}.</footer>\n</main>\n</body>\n</html>\n"
+        + f"\n<footer>Written by antiphon {text_of(__version__)}.</footer>\n</main>\n"
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
+
+
+@cache
+def _style() -> str:
+    return _file(f"{UPLOT}.css") + "\n" + _file("bench/report/report.css")
+
+
+@cache
+def _script() -> str:
+    """Return the library with its licence, then the script of reports, which finds it as a global name."""
+    return "\n".join([f"/*\n{_file(UPLOT_LICENCE)}*/", _file(f"{UPLOT}.js"), _file("bench/report/report.js")])
+
+
+def _file(path: str) -> str:
+    return (resources.files("antiphon") / path).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names a style sheet or a script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def text_of(value: object) -> str:
+    """Any text of a run, safe inside HTML; characters that HTML may not have are replaced."""
+    return escape("".join(sign if _is_allowed(sign) else "\ufffd" for sign in str(value)))
+
+
+def _is_allowed(sign: str) -> bool:
+    """Neither a control character nor half of a pair nor what Unicode will never assign."""
+    code = ord(sign)
+    if code in (9, 10, 13):
+        return True
+    is_control, is_half = code < 0x20 or 0x7F <= code < 0xA0, 0xD800 <= code < 0xE000
+    return not (is_control or is_half or code & 0xFFFE == 0xFFFE)
 
 
 def section(title: str, *parts: str) -> str:
@@ -66,37 +119,63 @@ def plots(shown: Sequence[Plot]) -> str:
 def _figure(plot: Plot) -> str:
     """The text of a plot of several curves is its legend."""
     entries = "".join(
-        f"<li>{swatch(entry.index)}<b>{text_of(entry.label)}</b>{': ' if entry.text else ''}{text_of(entry.text)}</li>"
-        for entry in plot.legend
+        f"<li>{_swatch(series.index)}<b>{text_of(series.label)}</b>: {text_of(series.text)}</li>"
+        for series in plot.chart.series
+        if series.text
     )
     text = (f"<p>{text_of(plot.text)}</p>" if plot.text else "") + (f"<ul>{entries}</ul>" if entries else "")
     return (
         f'<figure>\n<h3 id="{plot.name}-title">{text_of(plot.title)}</h3>\n'
-        f'<div class="words" id="{plot.name}-text">{text}</div>\n{plot.svg}\n<details><summary>Numbers</summary>'
+        f'<div class="words" id="{plot.name}-text">{text}</div>\n'
+        f'<div class="plot" role="img" aria-labelledby="{plot.name}-title" aria-describedby="{plot.name}-text">'
+        f'<script type="application/json">{_json(plot.chart)}</script></div>\n<details><summary>Numbers</summary>'
         f'<div tabindex="0" role="region" aria-labelledby="{plot.name}-title">{table(plot.headers, plot.rows)}</div>'
         "</details>\n</figure>\n"
     )
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption: str = "") -> str:
+def _swatch(index: int) -> str:
+    """A short piece of a curve, for legends."""
+    colour, dash = index % NUM_COLOURS, index // NUM_COLOURS % NUM_DASHES
+    return f'<i class="swatch c{colour} d{dash}" aria-hidden="true"></i>'
+
+
+def _json(data: object) -> str:
+    """JSON in ASCII that cannot end the element that it is in."""
+    text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption: str = "", kind: str = "") -> str:
     """The first cell of a row is its heading."""
-    head = "".join(f'<th scope="col">{text_of(header)}</th>' for header in headers)
-    body = "".join(f"<tr>{''.join(_cell(cell, place) for place, cell in enumerate(row))}</tr>" for row in rows)
+    head = "".join(f'<th scope="col">{text_of(header)}</th>' if header else "<td></td>" for header in headers)
+    body = "".join(f"<tr>{''.join(_cell(cell, index) for index, cell in enumerate(row))}</tr>" for row in rows)
     label = f"<caption>{text_of(caption)}</caption>" if caption else ""
-    return f"<table>{label}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    above = f"<thead><tr>{head}</tr></thead>" if headers else ""
+    style = f' class="{kind}"' if kind else ""
+    return f"<table{style}>{label}{above}<tbody>{body}</tbody></table>"
 
 
 def settings(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> str:
     """A table of settings: their names, and one column for each run."""
-    head = "".join(f'<th scope="col">{text_of(header)}</th>' for header in headers)
-    body = "".join(f"<tr>{''.join(_cell(cell, place) for place, cell in enumerate(row))}</tr>" for row in rows)
-    above = f"<thead><tr>{head}</tr></thead>" if headers else ""
-    return f'<table class="settings">{above}<tbody>{body}</tbody></table>'
+    return table(headers, rows, kind="settings")
 
 
-def _cell(cell: str | Cell, place: int) -> str:
+def described(parts: Iterable[Mapping[str, Any] | None], names: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Settings by name, in words. One that is None is left out; `names` are those that words are not made of."""
+    return {
+        (names or {}).get(name, name.replace("_", " ")): ("yes" if value else "no")
+        if isinstance(value, bool)
+        else str(value)
+        for part in parts
+        for name, value in (part or {}).items()
+        if value is not None
+    }
+
+
+def _cell(cell: str | Cell, index: int) -> str:
     text, mark = (cell.text, cell.mark) if isinstance(cell, Cell) else (cell, "")
-    if place == 0:
+    if index == 0:
         return f'<th scope="row">{text_of(text)}</th>'
     return f'<td class="{mark}">{text_of(text)}</td>' if mark else f"<td>{text_of(text)}</td>"
 

@@ -56,7 +56,7 @@ class ServeRun:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """The runs of one file."""
 
     label: str
@@ -69,7 +69,7 @@ def number(value: Any) -> float | None:
     return float(value) if is_number else None
 
 
-def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[Group]:
+def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[RunGroup]:
     """Groups of labelled results. A run is labelled by its file, its load, or both if there are several of both."""
     groups, index = [], 0
     for label, results in files:
@@ -79,7 +79,7 @@ def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[Gro
             parts = [label] * (len(files) > 1) + [str(load)] * (len(results) > 1)
             runs.append(ServeRun(", ".join(parts) or label, result, series_of(result), index))
             index += 1
-        groups.append(Group(label, runs))
+        groups.append(RunGroup(label, runs))
     return groups
 
 

@@ -6,19 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.bench.report import page
+from antiphon.bench.report.chart import short
 from antiphon.bench.report.load_plots import load_plots
 from antiphon.bench.report.page import FigureCard
-from antiphon.bench.report.plots import (
-    NamedCurve,
-    NamedTimeline,
-    Plot,
-    curve_plot,
-    histogram_plot,
-    in_flight_plot,
-    rate_plot,
-)
-from antiphon.bench.report.runs import Group, ServeRun, groups_of, number
-from antiphon.bench.report.scales import short
+from antiphon.bench.report.plots import Named, Plot, curve_plot, histogram_plot, in_flight_plot, rate_plot
+from antiphon.bench.report.runs import RunGroup, ServeRun, groups_of, number
 from antiphon.bench.table import LABELS, remarks
 from antiphon.counted import counted
 
@@ -51,7 +43,7 @@ def serve_report(results: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def common_sections(groups: Sequence[Group]) -> list[str]:
+def common_sections(groups: Sequence[RunGroup]) -> list[str]:
     """The parts that reports of runs and of comparisons share."""
     runs = [run for group in groups for run in group.runs]
     distributions, missing = latency_plots(runs)
@@ -93,9 +85,7 @@ def latency_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
     lacking = [run.label for run in runs if not run.series.latency_ms and run.figure("completed")]
     for name, things in THINGS.items():
         curves = [
-            NamedCurve(run.label, run.index, run.series.latency_ms[name])
-            for run in runs
-            if name in run.series.latency_ms
+            Named(run.label, run.index, run.series.latency_ms[name]) for run in runs if name in run.series.latency_ms
         ]
         title = LABELS[name].capitalize()
         if curves:
@@ -124,9 +114,7 @@ def _objective(runs: Sequence[ServeRun], name: str) -> float | None:
 
 
 def time_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
-    lines = [
-        NamedTimeline(run.label, run.index, run.series.timeline) for run in runs if run.series.timeline is not None
-    ]
+    lines = [Named(run.label, run.index, run.series.timeline) for run in runs if run.series.timeline is not None]
     lacking = [run.label for run in runs if run.series.timeline is None]
     sentences = []
     if lacking:
@@ -135,7 +123,7 @@ def time_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
     if not lines:
         return [], sentences
     return [
-        rate_plot("tokens", "Throughput", "tokens per second", [(one, one.timeline.tokens) for one in lines]),
+        rate_plot("tokens", "Throughput", "tokens per second", [(one, one.data.tokens) for one in lines]),
         in_flight_plot("in-flight", "Requests in flight", "requests", lines),
     ], sentences
 
@@ -198,19 +186,8 @@ def _settings(runs: Sequence[ServeRun]) -> str:
 
 
 def _described(result: dict[str, Any]) -> dict[str, str]:
-    described: dict[str, str] = {}
     own = {name: result.get(name) for name in ("date", "tool", "machine")}
     objectives = ((result["figures"].get("goodput") or {}).get("slo_ms")) or {}
     limits = ", ".join(f"{name} ≤ {limit:g} ms" for name, limit in objectives.items() if number(limit) is not None)
-    for part in (
-        result.get("target"),
-        result["workload"],
-        {"objectives": limits or None},
-        own,
-        result.get("environment"),
-    ):
-        for name, value in (part or {}).items():
-            if value is not None:
-                text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-                described[NAMES.get(name, name)] = text
-    return described
+    parts = result.get("target"), result["workload"], {"objectives": limits or None}, own, result.get("environment")
+    return page.described(parts, NAMES)

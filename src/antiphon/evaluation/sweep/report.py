@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.bench.report import page
-from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
-from antiphon.bench.report.plots import Entry, Plot
-from antiphon.bench.report.scales import Scale, linear_scale, short
+from antiphon.bench.report.chart import Axis, Chart, PlotSeries, short
+from antiphon.bench.report.plots import Plot
 from antiphon.evaluation.settings import EngineSetting
 from antiphon.evaluation.sweep.table import Quality, cells, notes, qualities, shown_columns
 
@@ -21,19 +20,24 @@ CACHE_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class Axis:
+class SettingFigure:
     """A figure of settings. The label is the unit of its values or, without `is_unit`, their name."""
 
     label: str
     value: Callable[[Row], float | None]
     is_unit: bool = True
 
+    @property
+    def reading(self) -> str:
+        """A value in words, with {} for its number."""
+        return f"{{}} {self.label}" if self.is_unit else f"{self.label} {{}}"
+
     def words(self, value: float) -> str:
-        return f"{short(value)} {self.label}" if self.is_unit else f"{self.label} {value:.4g}"
+        return self.reading.format(short(value) if self.is_unit else f"{value:.4g}")
 
 
-def _of(label: str, name: str, is_unit: bool = True) -> Axis:
-    return Axis(label, lambda row: row.get(name), is_unit)
+def _of(label: str, name: str, is_unit: bool = True) -> SettingFigure:
+    return SettingFigure(label, lambda row: row.get(name), is_unit)
 
 
 def _megabytes(row: Row) -> float | None:
@@ -46,15 +50,15 @@ SPEED = _of("tokens per second", "tokens_per_second")
 PER_TOKEN = _of("milliseconds per token", "time_per_token_ms")
 FIRST_TOKEN = _of("milliseconds to first token", "time_to_first_token_ms")
 DIVERGENCE = _of("KL divergence in nats", "kl_divergence", is_unit=False)
-MEMORY = Axis(f"megabytes of weights and {CACHE_TOKENS:,} tokens of cache", _megabytes)
-WEIGHTS = Axis("megabytes of weights", _megabytes)
+MEMORY = SettingFigure(f"megabytes of weights and {CACHE_TOKENS:,} tokens of cache", _megabytes)
+WEIGHTS = SettingFigure("megabytes of weights", _megabytes)
 SECONDS = _of("seconds for the task", "seconds")
 
 
-def _axes(metric: Quality, rows: Sequence[Row]) -> list[tuple[str, str, Axis, Axis]]:
+def _axes(metric: Quality, rows: Sequence[Row]) -> list[tuple[str, str, SettingFigure, SettingFigure]]:
     """Name, title and axes of each plot. The first metric of the task stands for quality."""
     label = f"{metric.name} in %" if metric.unit == "%" else metric.name
-    quality, title = Axis(label, metric.value, is_unit=False), metric.name[0].upper() + metric.name[1:]
+    quality, title = SettingFigure(label, metric.value, is_unit=False), metric.name[0].upper() + metric.name[1:]
     if not any(SPEED.value(row) for row in rows):
         return [
             ("quality-time", f"{title} against the time of the task", SECONDS, quality),
@@ -73,7 +77,7 @@ def sweep_report(result: dict[str, Any]) -> str:
     columns = shown_columns(result)
     rows = [[_label(row), *cells(row, columns)] for row in result["settings"]]
     failed = [f"{_label(row)}: {row['error']}" for row in result["settings"] if row["error"] is not None]
-    measured = [(place, row) for place, row in enumerate(result["settings"]) if row["error"] is None]
+    measured = [(index, row) for index, row in enumerate(result["settings"]) if row["error"] is None]
     plots = [
         _plot(name, title, x, y, measured) for name, title, x, y in _axes(qualities(result)[0], result["settings"])
     ]
@@ -96,51 +100,27 @@ def _label(row: Row) -> str:
     return str(EngineSetting(row["setting"]))
 
 
-def _plot(name: str, title: str, x: Axis, y: Axis, rows: Sequence[tuple[int, Row]]) -> Plot | None:
+def _plot(name: str, title: str, x: SettingFigure, y: SettingFigure, rows: Sequence[tuple[int, Row]]) -> Plot | None:
     """A dot for each setting that has both figures; None if none has."""
     points = [
-        (place, row, across, up)
-        for place, row in rows
+        (index, _label(row), across, up)
+        for index, row in rows
         if (across := x.value(row)) is not None and (up := y.value(row)) is not None
     ]
     if not points:
         return None
-    points.sort(key=lambda point: point[2])
-    x_scale = _scale([across for _, _, across, _ in points], LEFT, RIGHT)
-    y_scale = _scale([up for *_, up in points], BOTTOM, TOP)
-    chart = Chart(x_scale, y_scale, x.label, y.label, _tick)
-    readings: dict[float, list[str]] = {}
-    for place, row, across, up in points:
-        chart.dots([(across, up)], place)
-        readings.setdefault(across, []).append(f"{_label(row)}: {y.words(up)}")
-    chart.readings([Reading(across, x.words(across), lines) for across, lines in readings.items()])
-    ordered = sorted(points, key=lambda point: point[0])
-    return Plot(
-        name,
-        title,
-        "A dot is a setting.",
-        chart.svg(name),
-        ["setting", x.label, y.label],
-        [[_label(row), f"{across:,.4g}", f"{up:,.4g}"] for _, row, across, up in ordered],
-        [Entry(_label(row), place, f"{y.words(up)}, {x.words(across)}.") for place, row, across, up in ordered],
+    chart = Chart(
+        Axis.fit(x.label, [across for _, _, across, _ in points], x.reading, from_zero=False),
+        Axis.fit(y.label, [up for *_, up in points], y.reading, from_zero=False),
+        [
+            PlotSeries(label, index, [across], [up], "dots", f"{y.words(up)}, {x.words(across)}.")
+            for index, label, across, up in points
+        ],
     )
-
-
-def _scale(values: Sequence[float], start: float, end: float) -> Scale:
-    """Around the values, which are what matters here; from 0 where they spread."""
-    low, high = min(values), max(values)
-    if low < high / 2 or high <= 0:
-        return linear_scale(values, start, end)
-    room = (high - low) * 0.1 or high * 0.05
-    return Scale(low - room, high + room, start, end)
-
-
-def _tick(value: float) -> str:
-    return f"{value:,.4g}"
+    table = [[label, f"{across:,.4g}", f"{up:,.4g}"] for _, label, across, up in points]
+    return Plot(name, title, "A dot is a setting.", chart, ["setting", x.label, y.label], table)
 
 
 def _settings(result: dict[str, Any]) -> str:
-    rows = [[name, str(result[name])] for name in ("model", "task", "data", "date", "tool", "machine")]
-    for part in (result["options"], result["environment"]):
-        rows += [[name.replace("_", " "), str(value)] for name, value in part.items()]
-    return page.settings(rows)
+    own = {name: result[name] for name in ("model", "task", "data", "date", "tool", "machine")}
+    return page.settings(list(page.described([own, result["options"], result["environment"]]).items()))
