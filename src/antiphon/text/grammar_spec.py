@@ -32,6 +32,8 @@ REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:
 NESTING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(|(?:\)?(?P<count>\{[0-9, ]+\}|~ *[0-9.]+)|\))[?*+]*", re.DOTALL)
 MAX_CHOICE_BYTES = 65_536
 
+#: Fields of which a grammar has exactly one.
+FORMS = ("json_schema", "json_object", "regex", "choice", "grammar", "gbnf")
 #: JSON schemas in the lines of a grammar.
 SCHEMAS = re.compile(r"%json \{.*\}")
 
@@ -64,18 +66,10 @@ class GrammarSpec:
     whitespace_pattern: str | None = None
 
     def __post_init__(self) -> None:
-        given = {
-            "json_schema": self.json_schema is not None,
-            "json_object": self.json_object,
-            "regex": self.regex is not None,
-            "choice": self.choice is not None,
-            "grammar": self.grammar is not None,
-            "gbnf": self.gbnf is not None,
-        }
-        names = [name for name, is_given in given.items() if is_given]
+        names = [name for name in FORMS if getattr(self, name) not in (None, False)]
         if len(names) != 1:
             found = " and ".join(names) or "none"
-            raise InvalidRequestError(f"structured output takes exactly one of {', '.join(given)}; found {found}")
+            raise InvalidRequestError(f"structured output takes exactly one of {', '.join(FORMS)}; found {found}")
         if self.json_schema is not None:
             _check_schema(self.schema_text)
         elif self.regex is not None:

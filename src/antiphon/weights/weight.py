@@ -40,34 +40,22 @@ class Weight:
                 raise ValueError(
                     f"a {part.type.name} part is {tuple(part.data.shape)} {part.data.dtype}, not uint8 {expected}"
                 )
-        self._rows = sum(part.rows for part in self.parts)
-        self._nbytes = sum(part.data.numel() for part in self.parts)
-        self._types = {part.type.name: 0 for part in self.parts}
+        self.rows = sum(part.rows for part in self.parts)
+        #: Bytes of the weight in its file's form.
+        self.nbytes = sum(part.data.numel() for part in self.parts)
+        self.bytes_by_type = {part.type.name: 0 for part in self.parts}
         for part in self.parts:
-            self._types[part.type.name] += part.data.numel()
-
-    @property
-    def rows(self) -> int:
-        return self._rows
+            self.bytes_by_type[part.type.name] += part.data.numel()
 
     @property
     def shape(self) -> tuple[int, int]:
-        return (self._rows, self.columns)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weight in its file's form."""
-        return self._nbytes
+        return (self.rows, self.columns)
 
     @property
     def resident_bytes(self) -> int:
         """Bytes of the form used in computation: the backend's packed form if there is one, else the file's."""
         packed = sum(getattr(value, "nbytes", 0) for value in self.packed.values())
-        return packed or self._nbytes
-
-    @property
-    def bytes_by_type(self) -> dict[str, int]:
-        return dict(self._types)
+        return packed or self.nbytes
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Weight:

@@ -53,21 +53,22 @@ class _Metadata:
             raise TokenizerError(f"{KEY}{name} is {type(value).__name__}, not an array")
         return list(value)
 
-    def strings(self, name: str) -> list[str]:
+    def _required(self, name: str) -> list[Any]:
         values = self._list(name)
         if values is None:
             raise TokenizerError(f"the file has no {KEY}{name}")
+        return values
+
+    def strings(self, name: str) -> list[str]:
+        values = self._required(name)
         if not all(map(str.__instancecheck__, values)):
             index = next(index for index, value in enumerate(values) if not isinstance(value, str))
             raise TokenizerError(f"{KEY}{name}[{index}] is {type(values[index]).__name__}, not a string")
         return values
 
     def floats(self, name: str) -> list[float]:
-        values = self._list(name)
-        if values is None:
-            raise TokenizerError(f"the file has no {KEY}{name}")
         try:
-            return list(map(float, values))
+            return list(map(float, self._required(name)))
         except (TypeError, ValueError, OverflowError) as error:
             raise TokenizerError(f"{KEY}{name} has an entry that is no number: {error}") from None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon import environment
@@ -118,30 +118,24 @@ NOTICEABLE_BYTES = 20_000_000
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
 
 
+@dataclass
 class _Fetch:
     """One run for one model, under its lock."""
 
-    def __init__(
-        self,
-        entry: ModelEntry,
-        missing: list[ModelFile],
-        store: ModelStore,
-        hub: Hub,
-        report: ProgressCallback,
-        offline: bool,
-    ) -> None:
-        self.entry = entry
-        self.missing = missing
-        self.store = store
-        self.hub = hub
-        self.report = report
-        self.offline = offline
-        self.packages = PackageParts(store.staging(entry.name), missing, self.activity)
-        self.total = sum(file.size for file in missing)
-        self.installed_bytes = 0
-        self.listings: dict[tuple[str, str], HubListing] = {}
-        self.noticed: set[str] = set()
-        self.named_packages: set[Package] = set()
+    entry: ModelEntry
+    missing: list[ModelFile]
+    store: ModelStore
+    hub: Hub
+    report: ProgressCallback
+    offline: bool
+    installed_bytes: int = 0
+    listings: dict[tuple[str, str], HubListing] = field(default_factory=dict)
+    noticed: set[str] = field(default_factory=set)
+    named_packages: set[Package] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.packages = PackageParts(self.store.staging(self.entry.name), self.missing, self.activity)
+        self.total = sum(file.size for file in self.missing)
 
     def run(self) -> None:
         self.packages.remove_temporary()

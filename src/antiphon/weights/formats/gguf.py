@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -56,37 +55,6 @@ STRING_BYTES = 8
 ARRAY_BYTES = 12
 PAIR_BYTES = 8 + 4 + 1
 ENTRY_BYTES = 8 + 4 + 4 + 8
-
-
-@dataclass(frozen=True)
-class TensorEntry:
-    """A tensor as the header describes it; `start` and `stop` are offsets in the file."""
-
-    name: str
-    type: TensorType
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-
-
-class GGUFFile:
-    """One GGUF file, versions 2 and 3, little-endian.
-
-    `metadata` has plain Python values: arrays are lists. Every tensor lies inside the file and overlaps no other; its
-    bytes are a view of the mapping.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.mapped = mapped = MappedFile(path)
-        header = _Header(mapped)
-        self.version = header.version
-        self.metadata = header.metadata
-        data = mapped.tensor()
-        self.tensors = {
-            entry.name: StoredTensor(entry.name, entry.type, entry.shape, data[entry.start : entry.stop])
-            for entry in header.entries
-        }
 
 
 class GGUFCheckpoint(Checkpoint):
@@ -141,11 +109,16 @@ def _open_parts(path: Path) -> list[GGUFFile]:
     return files
 
 
-class _Header(BinaryReader):
-    """Parses a header front to back. Anything wrong with it raises a `CheckpointError` with the offset."""
+class GGUFFile(BinaryReader):
+    """One GGUF file, versions 2 and 3, little-endian. Anything wrong with its header is an error with the offset.
 
-    def __init__(self, mapped: MappedFile) -> None:
-        super().__init__(mapped)
+    `metadata` has plain Python values: arrays are lists. Every tensor lies inside the file and overlaps no other; its
+    bytes are a view of the mapping.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.mapped = MappedFile(path)
+        super().__init__(self.mapped)
         self._elements_left = MAX_ARRAY_ELEMENTS
         self.version = self._preamble()
         num_tensors = self._count("tensors", ENTRY_BYTES)
@@ -156,8 +129,12 @@ class _Header(BinaryReader):
         self._alignment = self._checked_alignment()
         descriptions = [self._description() for _ in range(num_tensors)]
         data_start = -(-self.position // self._alignment) * self._alignment
-        self.entries = [self._located(description, data_start) for description in descriptions]
-        self._check_names_and_overlap()
+        self.tensors: dict[str, StoredTensor] = {}
+        for name, type, shape, offset in descriptions:
+            if name in self.tensors:
+                self.reject(f"tensor {name!r} occurs twice")
+            self.tensors[name] = self._located(name, type, shape, offset, data_start)
+        self._check_overlap()
 
     def _preamble(self) -> int:
         magic = self.bytes(4, "the magic")
@@ -262,8 +239,9 @@ class _Header(BinaryReader):
             )
         return name, type, shape, offset
 
-    def _located(self, description: tuple[str, TensorType, tuple[int, ...], int], data_start: int) -> TensorEntry:
-        name, type, shape, offset = description
+    def _located(
+        self, name: str, type: TensorType, shape: tuple[int, ...], offset: int, data_start: int
+    ) -> StoredTensor:
         if offset % self._alignment:
             self.reject(f"tensor {name!r} is at offset {offset}, not a multiple of {self._alignment}")
         start = data_start + offset
@@ -273,15 +251,11 @@ class _Header(BinaryReader):
                 f"tensor {name!r} ({type.name} {list(shape)}) takes bytes {start} to {stop}, "
                 f"the file ends at {self.size}: it is truncated or its header is wrong"
             )
-        return TensorEntry(name, type, shape, start, stop)
+        return StoredTensor(name, type, shape, self._data[start:stop])
 
-    def _check_names_and_overlap(self) -> None:
-        names: set[str] = set()
-        for entry in self.entries:
-            if entry.name in names:
-                self.reject(f"tensor {entry.name!r} occurs twice")
-            names.add(entry.name)
-        ordered = sorted(self.entries, key=lambda entry: entry.start)
+    def _check_overlap(self) -> None:
+        ordered = sorted(self.tensors.values(), key=lambda tensor: tensor.data.storage_offset())
         for left, right in pairwise(ordered):
-            if left.stop > right.start:
-                self.reject(f"tensors {left.name!r} and {right.name!r} overlap at byte {right.start}")
+            start = right.data.storage_offset()
+            if left.data.storage_offset() + left.nbytes > start:
+                self.reject(f"tensors {left.name!r} and {right.name!r} overlap at byte {start}")

@@ -28,16 +28,7 @@ INDEX_NAME = "model.safetensors.index.json"
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMENSIONS = 16
 
-TYPES: dict[str, TensorType] = {
-    "F64": TensorType.F64,
-    "F32": TensorType.F32,
-    "F16": TensorType.F16,
-    "BF16": TensorType.BF16,
-    "I64": TensorType.I64,
-    "I32": TensorType.I32,
-    "I16": TensorType.I16,
-    "I8": TensorType.I8,
-}
+TYPES = {name: TensorType[name] for name in ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8")}
 
 
 class SafetensorsFile:
