@@ -209,7 +209,7 @@ def test_masks_as_llama_cpp_has_them(tmp_path: Path) -> None:
             for _ in range(24):
                 own, other = set(allowed(constraint)), theirs.allowed()
                 assert own & ascii_ids == other & ascii_ids, (grammar, written)
-                assert (tokenizer.eos_id in own) == (tokenizer.eos_id in other), (grammar, written)
+                assert (tokenizer.special.eos_id in own) == (tokenizer.special.eos_id in other), (grammar, written)
                 choices = sorted(own & ascii_ids)
                 if not choices:
                     break

@@ -38,7 +38,7 @@ class EngineLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        found = self._tokenizer.eos_id
+        found = self._tokenizer.special.eos_id
         if found is None:
             raise InvalidRequestError(f"model {self._subject.name!r} has no end token, which lm-eval needs")
         return found
@@ -46,7 +46,7 @@ class EngineLM(TemplateLM):
     @property
     def prefix_token_id(self) -> int:
         """What a text without context comes after."""
-        return self.eot_token_id if self._tokenizer.bos_id is None else self._tokenizer.bos_id
+        return self.eot_token_id if self._tokenizer.special.bos_id is None else self._tokenizer.special.bos_id
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
         if add_special_tokens is None:

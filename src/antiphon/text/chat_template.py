@@ -69,11 +69,12 @@ class ChatTemplate:
     @classmethod
     def for_tokenizer(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
         """The template with the begin, end, unknown and padding tokens of that vocabulary."""
+        special = tokenizer.special
         ids = {
-            "bos_token": tokenizer.bos_id,
-            "eos_token": tokenizer.eos_id,
-            "unk_token": tokenizer.unknown_id,
-            "pad_token": tokenizer.pad_id,
+            "bos_token": special.bos_id,
+            "eos_token": special.eos_id,
+            "unk_token": special.unknown_id,
+            "pad_token": special.pad_id,
         }
         spelled = {
             name: tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")

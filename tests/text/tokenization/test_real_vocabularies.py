@@ -175,7 +175,7 @@ def test_tokenizer_files_decode_as_the_library_does(name: str) -> None:
         assert ids == rust.encode(text).ids
         assert tokenizer.decode(ids, skip_special_tokens=True) == rust.decode(ids, skip_special_tokens=True)
     assert tokenizer.add_bos == (name != "qwen2_5")
-    assert tokenizer.eos_id in tokenizer.eos_ids
+    assert tokenizer.special.eos_id in tokenizer.eos_ids
 
 
 @pytest.mark.weights

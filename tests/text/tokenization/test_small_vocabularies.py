@@ -77,7 +77,7 @@ def test_the_file_tokenizer_equals_the_library() -> None:
         ids = tokenizer.encode(text)
         assert ids == rust.encode(text).ids
         assert tokenizer.decode(ids) == text
-    assert tokenizer.eos_id == rust.token_to_id("<|im_end|>")
+    assert tokenizer.special.eos_id == rust.token_to_id("<|im_end|>")
     assert tokenizer.eos_ids == {rust.token_to_id("<|im_end|>"), rust.token_to_id("<|endoftext|>")}
 
 
@@ -126,8 +126,8 @@ def test_begin_and_end_tokens_follow_the_file() -> None:
     assert (ids[0], ids[-1]) == (start, end)
     assert tokenizer.encode("fox", add_special_tokens=False) == ids[1:-1]
     llama = tokenizer_from_gguf(small_sentencepiece()[0])
-    assert llama.encode("") == [llama.bos_id]
-    assert llama.eos_ids == {llama.eos_id}
+    assert llama.encode("") == [llama.special.bos_id]
+    assert llama.eos_ids == {llama.special.eos_id}
 
 
 def test_ends_are_found_by_their_spelling() -> None:

@@ -138,5 +138,5 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         byte_ids = [self._byte_ids.get(byte) for byte in text.encode("utf-8")]
         if None not in byte_ids:
             ids.extend(token_id for token_id in byte_ids if token_id is not None)
-        elif self.unknown_id is not None and ids[-1:] != [self.unknown_id]:
-            ids.append(self.unknown_id)
+        elif self.special.unknown_id is not None and ids[-1:] != [self.special.unknown_id]:
+            ids.append(self.special.unknown_id)

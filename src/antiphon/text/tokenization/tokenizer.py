@@ -113,22 +113,6 @@ class Tokenizer(ABC):
         )
 
     @property
-    def bos_id(self) -> int | None:
-        return self.special.bos_id
-
-    @property
-    def eos_id(self) -> int | None:
-        return self.special.eos_id
-
-    @property
-    def unknown_id(self) -> int | None:
-        return self.special.unknown_id
-
-    @property
-    def pad_id(self) -> int | None:
-        return self.special.pad_id
-
-    @property
     def eos_ids(self) -> frozenset[int]:
         return self.special.eos_ids
 

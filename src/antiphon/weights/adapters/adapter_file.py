@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -77,7 +77,11 @@ def matrix(tensor: StoredTensor, path: Path) -> Weight:
     return Weight((WeightPart(tensor.type, rows, data),), columns)
 
 
-def check_ranks(down: Weight, up: Weight, down_name: str, up_name: str, path: Path) -> None:
+def low_rank(
+    tensors: Mapping[str, StoredTensor], down_name: str, up_name: str, scale: Callable[[int], float], path: Path
+) -> LowRank:
+    """The matrices of a layer, their ranks checked; `scale` gives the factor of their product by the rank."""
+    down, up = matrix(tensors[down_name], path), matrix(tensors[up_name], path)
     if down.rows != up.columns:
         raise CheckpointError(
             f"{path}: {down_name!r} has shape {list(down.shape)} and {up_name!r} {list(up.shape)}: "
@@ -85,6 +89,7 @@ def check_ranks(down: Weight, up: Weight, down_name: str, up_name: str, path: Pa
         )
     if down.rows > MAX_RANK:
         raise UnsupportedError(f"{path}: {down_name!r} has rank {down.rows}; at most {MAX_RANK} is supported")
+    return LowRank(down, up, scale(down.rows), down_name, up_name)
 
 
 def check_finite(values: Tensor, name: str, path: Path) -> None:

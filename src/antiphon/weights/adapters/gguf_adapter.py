@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank, check_complete, check_ranks, matrix
+from antiphon.weights.adapters.adapter_file import AdapterFile, check_complete, low_rank
 from antiphon.weights.formats.gguf import GGUFCheckpoint
 
 DOWN, UP = ".lora_a", ".lora_b"
@@ -39,11 +39,10 @@ def open_gguf_adapter(path: Path) -> AdapterFile:
     check_complete(downs, [name.removesuffix(UP) for name in tensors if name.endswith(UP)], (DOWN, UP), path)
     if not downs:
         raise CheckpointError(f"{path} has no LoRA matrices")
-    layers = {}
-    for name in downs:
-        down, up = (matrix(tensors[name + end], path) for end in (DOWN, UP))
-        check_ranks(down, up, name + DOWN, name + UP, path)
-        # As in llama.cpp, an alpha of 0 is none: the product is added as it is.
-        scale = float(alpha) / down.rows if alpha else 1.0
-        layers[name] = LowRank(down, up, scale, name + DOWN, name + UP)
+
+    def scale(rank: int) -> float:
+        """As in llama.cpp, an alpha of 0 is none: the product is added as it is."""
+        return float(alpha) / rank if alpha else 1.0
+
+    layers = {name: low_rank(tensors, name + DOWN, name + UP, scale, path) for name in downs}
     return AdapterFile(path, "gguf", layers, checkpoint.architecture)

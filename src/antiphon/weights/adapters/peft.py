@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank, check_complete, check_ranks, matrix
+from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank, check_complete, low_rank
 from antiphon.weights.formats.safetensors import SafetensorsFile
 from antiphon.weights.json_object import read_json_object
 
@@ -64,12 +65,10 @@ def open_peft(folder: Path) -> AdapterFile:
     if not downs:
         raise CheckpointError(f"{weights_path} has no LoRA matrices")
     scales = _Scales(config, config_path)
-    layers = {}
-    for name, down_name in downs.items():
-        up_name = ups[name]
-        down, up = (matrix(file.tensors[tensor], weights_path) for tensor in (down_name, up_name))
-        check_ranks(down, up, down_name, up_name, weights_path)
-        layers[name] = LowRank(down, up, scales.of(name, down.rows), down_name, up_name)
+    layers = {
+        name: low_rank(file.tensors, down, ups[name], partial(scales.of, name), weights_path)
+        for name, down in downs.items()
+    }
     _check_targets(config, layers, config_path)
     return AdapterFile(folder, "peft", layers)
 

@@ -120,7 +120,7 @@ def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str, max_toke
     for part in parts:
         before += [part] if isinstance(part, int) else plain_ids(tokenizer, part, max_tokens)
     after = plain_ids(tokenizer, suffix, max_tokens)
-    return middle.prompt(before, after, tokenizer.bos_id if tokenizer.add_bos else None)
+    return middle.prompt(before, after, tokenizer.special.bos_id if tokenizer.add_bos else None)
 
 
 def plain_ids(tokenizer: Tokenizer, text: str, max_tokens: int) -> list[int]:
