@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
@@ -29,7 +29,8 @@ ROWS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 100)
 Plotted = TypeVar("Plotted")
 
 
-class Named(NamedTuple, Generic[Plotted]):
+@dataclass(frozen=True)
+class Named(Generic[Plotted]):
     """Data of one run, with its label and the number of its colour."""
 
     label: str
@@ -56,13 +57,14 @@ def curve_plot(name: str, title: str, things: str, curves: Sequence[Named[Curve]
     """Cumulative distributions, with p50, p95 and p99 marked. `things` is what is counted; `limit` an objective."""
     several = len(curves) > 1
     series, marks = [], []
-    for label, index, curve in curves:
+    for one in curves:
+        curve = one.data
         words = f"{_marks(curve)} ({_count(curve, things)})." if several else ""
         x, y = rounded([*curve.ms, curve.ms[-1]]), rounded([*curve.shares, 1.0])
-        series.append(PlotSeries(label, index, x, y, text=words))
+        series.append(PlotSeries(one.label, one.index, x, y, text=words))
         for percent in MARKED:
             ms = curve.at(percent / 100)
-            marks.append(Mark(ms, percent / 100, index, "" if several else f"p{percent} {short(ms)} ms"))
+            marks.append(Mark(ms, percent / 100, one.index, "" if several else f"p{percent} {short(ms)} ms"))
     ends = [ms for one in curves for ms in (one.data.ms[0], one.data.ms[-1])]
     chart = Chart(
         Axis.fit("milliseconds", ends, "within {} ms", LOG_SPAN, from_zero=False),
@@ -124,12 +126,12 @@ def histogram_plot(name: str, title: str, things: str, figures: dict[str, Any]) 
 def rate_plot(name: str, title: str, unit: str, lines: Sequence[tuple[Named[Timeline], Sequence[float]]]) -> Plot:
     """Amounts of each interval as a rate over time."""
     series, failures = [], []
-    for (label, index, timeline), amounts in lines:
-        width = timeline.bin_seconds
+    for one, amounts in lines:
+        timeline, width = one.data, one.data.bin_seconds
         rates = rounded(amount / width for amount in amounts)
         text = _rate_text(timeline, amounts, unit)
         is_filled = len(lines) == 1
-        series.append(PlotSeries(label, index, _edges(timeline), rates, "steps", text, is_filled=is_filled))
+        series.append(PlotSeries(one.label, one.index, _edges(timeline), rates, "steps", text, is_filled=is_filled))
         failures += [(position + 0.5) * width for position, count in enumerate(timeline.failed) if count]
     return _time_plot(name, title, unit, series, failures=failures)
 
@@ -146,15 +148,14 @@ def _rate_text(timeline: Timeline, amounts: Sequence[float], unit: str) -> str:
 def in_flight_plot(name: str, title: str, unit: str, lines: Sequence[Named[Timeline]]) -> Plot:
     """The mean of each interval, and of a single run the least and the most."""
     series = []
-    for label, index, timeline in lines:
-        values, most = timeline.in_flight, max(timeline.in_flight_max)
-        text = f"{short(sum(values) / len(values))} {unit} on average, at most {most:,}."
-        one = PlotSeries(label, index, _edges(timeline), values, "steps", text)
+    for one in lines:
+        timeline = one.data
+        values, band = timeline.in_flight, (timeline.in_flight_min, timeline.in_flight_max)
+        text = f"{short(sum(values) / len(values))} {unit} on average, at most {max(band[1]):,}."
         if len(lines) == 1:
             text += " The line is the mean of an interval, the band reaches from its least to its most."
-            low, high = timeline.in_flight_min, timeline.in_flight_max
-            one = PlotSeries(label, index, _edges(timeline), values, "steps", text, low, high)
-        series.append(one)
+        low, high = band if len(lines) == 1 else ((), ())
+        series.append(PlotSeries(one.label, one.index, _edges(timeline), values, "steps", text, low, high))
     return _time_plot(name, title, unit, series, [max(one.data.in_flight_max) for one in lines])
 
 
@@ -191,27 +192,22 @@ def _time_plot(
 Line = tuple[str, Sequence[tuple[float, float]]]
 
 
-def line_plot(
-    name: str, title: str, lines: Sequence[Line], x: tuple[str, str], unit: str, text: str = "", digits: int = 2
-) -> Plot:
+def line_plot(name: str, title: str, lines: Sequence[Line], x: tuple[str, str], unit: str, digits: int = 2) -> Plot:
     """Figures against loads or batch sizes: `x` is the axis's label and a load in words, with {} for its number."""
     label, at = x
-    loads = sorted({load for _, points in lines for load, _ in points})
-    values = [value for _, points in lines for _, value in points]
-    series = [
-        PlotSeries(name, index, *zip(*points, strict=True), kind="dotted", text=_line_text(points, unit, at))
-        for index, (name, points) in enumerate(lines)
-    ]
-    chart = Chart(
-        Axis.fit(label, loads, at, LOAD_SPAN),
-        Axis.fit(
-            unit, values, "{}" if len(lines) > 1 else f"{{}} {unit}", LOG_SPAN if unit == "milliseconds" else math.inf
-        ),
-        series,
-    )
     tables = [dict(points) for _, points in lines]
+    loads = sorted({load for table in tables for load in table})
+    series = [
+        PlotSeries(
+            line, index, [load for load, _ in points], [y for _, y in points], "dotted", _line_text(points, unit, at)
+        )
+        for index, (line, points) in enumerate(lines)
+    ]
+    reading, log_span = "{}" if len(lines) > 1 else f"{{}} {unit}", LOG_SPAN if unit == "milliseconds" else math.inf
+    values = [value for _, points in lines for _, value in points]
+    chart = Chart(Axis.fit(label, loads, at, LOAD_SPAN), Axis.fit(unit, values, reading, log_span), series)
     rows = [[f"{load:g}", *(f"{at[load]:,.{digits}f}" if load in at else "–" for at in tables)] for load in loads]
-    return Plot(name, title, text, chart, [label, *(name for name, _ in lines)], rows)
+    return Plot(name, title, "", chart, [label, *(line for line, _ in lines)], rows)
 
 
 def _line_text(points: Sequence[tuple[float, float]], unit: str, at: str) -> str:
