@@ -45,7 +45,7 @@ def test_pages_of_requests_and_cached_ones() -> None:
     found = cells(pool)
     assert len(found) == pool["num_pages"] == counts.free + counts.cached + counts.owned
     assert found.count(FREE) == counts.free and found.count(CACHED) == counts.cached > 0
-    by_id = {owner: found.count(FIRST_OWNER + place) for place, owner in enumerate(pool["owners"])}
+    by_id = {owner: found.count(FIRST_OWNER + index) for index, owner in enumerate(pool["owners"])}
     assert by_id == {one.id: 3, two.id: 2} and first.id not in by_id
     assert pool["page_bytes"] == 256 and pool["pages_per_cell"] == 1
 
@@ -63,7 +63,7 @@ def test_pages_that_two_requests_hold_are_shared() -> None:
     assert cells(pool).count(SHARED) == sum(refs[block] > 1 for block in table) == 1
 
 
-def test_each_group_has_a_map_and_freed_places_are_left_out() -> None:
+def test_each_group_has_a_map_and_freed_pages_are_left_out() -> None:
     groups = (GroupSpec("full", 256), GroupSpec("window", 256, window=8))
     world = World(32)
     world.add_model("chat", with_config(ModelSetup(groups=groups), max_running=4, chunk_tokens=8))

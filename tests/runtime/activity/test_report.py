@@ -161,7 +161,7 @@ def test_gaps_are_counted_once_each() -> None:
     counted += watched.news()["gaps"]["chat"]
     assert sum(count for _, count in counted) == 29
     shortest = min(request.marks.inter_token_gaps)
-    low = SHORTEST * 10 ** (min(place for place, _ in counted) / PER_DECADE)
+    low = SHORTEST * 10 ** (min(index for index, _ in counted) / PER_DECADE)
     assert low <= shortest < low * 10 ** (1 / PER_DECADE)
     assert bucket(0.0) == 0 and bucket(1e9) > bucket(10.0) > bucket(0.01)
 

@@ -65,8 +65,8 @@ class Decoder:
     def decode(self, *outputs: tuple[Sequence[int], float]) -> None:
         """End the requests of an attempt; the last output is that of all further ones."""
         requests = self.requests
-        for place, request in enumerate(requests):
-            tokens, logprob = outputs[min(place, len(outputs) - 1)]
+        for index, request in enumerate(requests):
+            tokens, logprob = outputs[min(index, len(outputs) - 1)]
             request.tokens = [*request.prompt, *tokens, self.tokens.end]
             request.drawn_logprobs = [logprob] * (len(tokens) + 1)
             request.finish_reason = FinishReason.STOP

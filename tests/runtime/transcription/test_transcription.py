@@ -273,7 +273,7 @@ def test_segments_have_the_log_probabilities_of_their_tokens(loaded: LoadedModel
     whisper = loaded.tokenizer.whisper
     stamp = whisper.first_timestamp
     said = (stamp, 1, 2, stamp + 50, stamp + 50, 3, stamp + 100, stamp + 110, 4, 5)
-    logprobs = tuple(-float(place) for place in range(len(said)))
+    logprobs = tuple(-float(index) for index in range(len(said)))
     attempt = Attempt(said, "", 0.0, -0.05, 1.0, 0.0, "en", 1.0, True, 28.0, logprobs)
     found = stretches(attempt, whisper, 28.0)
     assert [stretch.tokens for stretch in found] == [said[:4], said[4:7], said[7:]]

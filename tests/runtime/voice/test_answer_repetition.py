@@ -27,7 +27,7 @@ LOOP = list(range(100, 120))
 def noticed_at(tokens: Sequence[int]) -> int | None:
     """Number of tokens after which the detector says so."""
     detector = RepetitionDetector()
-    return next((place + 1 for place, token in enumerate(tokens) if detector.push([token])), None)
+    return next((index + 1 for index, token in enumerate(tokens) if detector.push([token])), None)
 
 
 def test_the_fourth_copy_of_twenty_tokens_is_noticed() -> None:

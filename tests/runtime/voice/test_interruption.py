@@ -55,9 +55,9 @@ def test_the_engine_is_told_before_anything_is_emitted() -> None:
             await ask(driver)
             await driver.say(300)
             await driver.until(ResponseDone)
-            place = max(index for index, event in enumerate(happened) if isinstance(event, UserSpeechStarted))
-            assert {type(event) for event in happened[place - 2 : place]} == {FakeAnswer, FakeSynthesis}
-            assert [type(event).__name__ for event in happened[place + 1 :]] == [
+            index = max(index for index, event in enumerate(happened) if isinstance(event, UserSpeechStarted))
+            assert {type(event) for event in happened[index - 2 : index]} == {FakeAnswer, FakeSynthesis}
+            assert [type(event).__name__ for event in happened[index + 1 :]] == [
                 "SoundDone", "SpokenTextDone", "PartDone", "ItemDone", "OutputItemDone", "ResponseDone",
             ]  # fmt: skip
 
@@ -284,14 +284,14 @@ def test_what_is_played_is_taken_out_of_what_is_heard() -> None:
         async with Driver(answering(0.01), echo=echo) as driver:
             await ask(driver)
             await driver.until(ResponseDone)
-            places = [at for _, at in echo.played_at]
-            assert places == sorted(places) and len(places) == len(driver.all(SoundDelta))
-            assert places[1] - places[0] == pytest.approx(2000, abs=150)  # one after the other
+            times = [at for _, at in echo.played_at]
+            assert times == sorted(times) and len(times) == len(driver.all(SoundDelta))
+            assert times[1] - times[0] == pytest.approx(2000, abs=150)  # one after the other
             assert sum(count for count, _ in echo.played_at) == pytest.approx(32 * 0.4 * 16_000, rel=0.05)
             assert echo.stopped_at == []
             await driver.say(400)
             (stopped,) = echo.stopped_at
-            assert driver.all(UserSpeechStarted)[-1].start_ms < stopped < places[-1]
+            assert driver.all(UserSpeechStarted)[-1].start_ms < stopped < times[-1]
 
     run(talk())
 

@@ -56,7 +56,7 @@ def test_sound_goes_out_while_the_rest_is_written() -> None:
             await driver.be_silent(600)
             await driver.until(ResponseDone)
             kinds = [type(event) for event in driver.events]
-            assert kinds.index(SoundDelta) < max(place for place, kind in enumerate(kinds) if kind is SpokenTextDelta)
+            assert kinds.index(SoundDelta) < max(index for index, kind in enumerate(kinds) if kind is SpokenTextDelta)
 
     run(talk())
 
@@ -241,7 +241,7 @@ def test_silence_after_an_answer_is_answered_once_the_timeout_has_passed() -> No
             timeout = await driver.until(IdleTimedOut)
             assert 2000 <= timeout.end_ms - timeout.start_ms < 2100
             assert timeout.start_ms > 2500  # once the answer has been heard
-            place = driver.kinds.index("IdleTimedOut")
-            assert driver.kinds[place:][1:5] == ["BufferCommitted", "ItemAdded", "ItemDone", "ResponseStarted"]
+            index = driver.kinds.index("IdleTimedOut")
+            assert driver.kinds[index:][1:5] == ["BufferCommitted", "ItemAdded", "ItemDone", "ResponseStarted"]
 
     run(talk())

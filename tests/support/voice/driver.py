@@ -49,4 +49,4 @@ class Driver(SessionReader):
     def kinds(self) -> list[str]:
         """Names of the events, deltas once."""
         names = [type(event).__name__ for event in self.events]
-        return [name for place, name in enumerate(names) if not (name.endswith("Delta") and name in names[:place][-2:])]
+        return [name for index, name in enumerate(names) if not (name.endswith("Delta") and name in names[:index][-2:])]

@@ -59,7 +59,7 @@ class WrittenAnswer:
 
 
 class GivenAnswers:
-    """`VoiceServices` over a real engine. The answer after so many answers is the one at that place of `answers`.
+    """`VoiceServices` over a real engine. The answer after so many answers is the one at that index of `answers`.
 
     `history` is the conversation that was answered last.
     """

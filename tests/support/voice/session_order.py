@@ -116,8 +116,8 @@ class SessionOrder:
     def _on_item_added(self, event: e.ItemAdded) -> None:
         item_id = event.item.id
         assert item_id not in self._ids
-        place = 0 if event.previous_item_id is None else self.items.index(event.previous_item_id) + 1
-        self.items.insert(place, item_id)
+        index = 0 if event.previous_item_id is None else self.items.index(event.previous_item_id) + 1
+        self.items.insert(index, item_id)
         self._ids.add(item_id)
         self._undone.add(item_id)
 

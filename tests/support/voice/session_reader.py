@@ -43,14 +43,14 @@ class SessionReader:
 
     async def until(self, kind: type[Kind], holds: Callable[[Kind], bool] = lambda event: True, after: int = 0) -> Kind:
         """The first such event, past or to come, of those after so many."""
-        place = after
+        index = after
         while True:
             assert self._reader is not None
             if self._reader.done():
                 self._reader.result()
                 raise AssertionError(f"the session ended without {kind.__name__}")
-            for event in self.events[place:]:
-                place += 1
+            for event in self.events[index:]:
+                index += 1
                 if isinstance(event, kind) and holds(event):
                     return event
             self._changed.clear()

@@ -11,7 +11,7 @@ import numpy as np
 from antiphon.engine.kv.pool import NO_BLOCK, PoolSnapshot
 from antiphon.engine.model_slot import ModelSlot
 
-#: Codes of pages; a request's pages have this code plus its place in `owners`.
+#: Codes of pages; a request's pages have this code plus its index in `owners`.
 FREE, CACHED, SHARED, FIRST_OWNER = 0, 1, 2, 3
 #: A map has no more cells: of larger caches every n-th page is shown.
 MAX_CELLS = 8192
@@ -50,16 +50,16 @@ def cache_maps(snapshot: CacheSnapshot) -> list[dict[str, Any]]:
     `runs` are pairs of a code and a number of cells, one after the other, over the pool's pages in the order of the
     arena; a cell is `pages_per_cell` pages, shown by the first of them.
     """
-    return [_pool_map(snapshot, place) for place in range(len(snapshot.pools))]
+    return [_pool_map(snapshot, index) for index in range(len(snapshot.pools))]
 
 
-def _pool_map(snapshot: CacheSnapshot, place: int) -> dict[str, Any]:
-    group, pool = snapshot.pools[place]
+def _pool_map(snapshot: CacheSnapshot, index: int) -> dict[str, Any]:
+    group, pool = snapshot.pools[index]
     codes = np.zeros(len(pool.ref_counts), np.int64)
     codes[pool.cached] = CACHED
     owners: list[str] = []
     for request_id, tables in snapshot.tables:
-        blocks = _held(tables[place]) if place < len(tables) else None
+        blocks = _held(tables[index]) if index < len(tables) else None
         if blocks is not None and blocks.size:
             codes[blocks] = FIRST_OWNER + len(owners)
             owners.append(request_id)

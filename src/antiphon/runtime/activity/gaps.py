@@ -41,7 +41,7 @@ class GapCounts:
             if record.id not in known and record.id not in self._open and record.output_tokens > 1:
                 gaps = found.setdefault(record.model, Counter())
                 gaps[bucket(record.time_per_output_token)] += record.output_tokens - 1
-        return {model: [[place, count] for place, count in sorted(gaps.items())] for model, gaps in found.items()}
+        return {model: [[index, count] for index, count in sorted(gaps.items())] for model, gaps in found.items()}
 
 
 def _count(request: Request, seen: int, found: dict[str, Counter[int]]) -> int:

@@ -90,7 +90,7 @@ def _warm_up(engine: Engine, loaded: LoadedModel, analysis: Analysis, block: int
 def _prompts(loaded: LoadedModel, batch: int, length: int, seed: int = 0) -> list[list[int]]:
     """Tokens that differ between requests from the first on; what they mean is of no matter."""
     size = loaded.tokenizer.vocab_size
-    return [[(7 * place + 31 * (row + seed)) % size for place in range(length)] for row in range(batch)]
+    return [[(7 * position + 31 * (row + seed)) % size for position in range(length)] for row in range(batch)]
 
 
 def _generate(engine: Engine, prompts: list[list[int]], tokens: int) -> None:
@@ -112,7 +112,7 @@ def _decoded(analysis: Analysis, profile: ModelProfile | None, context: int, is_
     own = [] if profile is None else profile.steps
     steps = [step for step in own if step.decode_tokens == analysis.batch and not step.prefill_tokens]
     phase = analysis.phases[DECODE]
-    floors = [phase.after(context + place).floor(analysis.limits).seconds for place in range(len(steps))]
+    floors = [phase.after(context + position).floor(analysis.limits).seconds for position in range(len(steps))]
     reached = _reached(DECODE, steps, sum(floors), profile)
     if is_cpu or len(steps) == 1:
         return reached

@@ -115,7 +115,7 @@ def _table(rows: Sequence[tuple[str, ...]], left: set[int]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         pairs = enumerate(zip(row, widths, strict=True))
-        cells = (cell.ljust(width) if place in left else cell.rjust(width) for place, (cell, width) in pairs)
+        cells = (cell.ljust(width) if column in left else cell.rjust(width) for column, (cell, width) in pairs)
         yield ("  " + "  ".join(cells)).rstrip()
 
 

@@ -110,14 +110,14 @@ def _table(kinds: Sequence[LaunchKind], is_timed: bool) -> Iterator[str]:
     left = {HEADINGS.index(name) for name in ("LAUNCH", "KERNEL", "GRID")}
     for row in rows:
         pairs = enumerate(zip(row, widths, strict=True))
-        cells = (cell.ljust(width) if place in left else cell.rjust(width) for place, (cell, width) in pairs)
+        cells = (cell.ljust(width) if column in left else cell.rjust(width) for column, (cell, width) in pairs)
         yield "  ".join(cells).rstrip()
 
 
 def _cells(kind: LaunchKind) -> tuple[str, ...]:
     share = f"{kind.least / kind.measured:.0%}" if kind.measured and kind.least else ""
     figures = (kind.bytes / 1e6, kind.macs / 1e6), (kind.least * 1e6, kind.measured * 1e6)
-    costs, times = ([f"{value:,.{places}f}" for value in pair] for pair, places in zip(figures, (3, 1), strict=True))
+    costs, times = ([f"{value:,.{digits}f}" for value in pair] for pair, digits in zip(figures, (3, 1), strict=True))
     return (kind.name, f"{kind.count}", kind.kernel, kind.grid, *costs, *times, share)
 
 

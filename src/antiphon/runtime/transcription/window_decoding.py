@@ -351,8 +351,8 @@ class WindowJob:
         text, repeated = self._text(spoken), self._repeated(spoken)
         others = [
             logprob
-            for place, (token, logprob) in enumerate(zip(spoken, logprobs, strict=True))
-            if token < tokens.end and place >= len(self.given) and place not in repeated
+            for index, (token, logprob) in enumerate(zip(spoken, logprobs, strict=True))
+            if token < tokens.end and index >= len(self.given) and index not in repeated
         ]
         return Attempt(
             tuple(spoken),
@@ -376,22 +376,22 @@ class WindowJob:
 
     def _repeated(self, spoken: Sequence[int]) -> frozenset[int]:
         """Return indices of tokens that are repetitions in a loop, except given ones. Timestamps may stand between."""
-        places = [place for place, token in enumerate(spoken) if token < self.recogniser.tokens.end]
-        loops = find_loops([spoken[place] for place in places])
-        repeated = (place for loop in loops for place in places[loop.first_repeated : loop.end])
-        return frozenset(place for place in repeated if place >= len(self.given))
+        indices = [index for index, token in enumerate(spoken) if token < self.recogniser.tokens.end]
+        loops = find_loops([spoken[index] for index in indices])
+        repeated = (index for loop in loops for index in indices[loop.first_repeated : loop.end])
+        return frozenset(index for index in repeated if index >= len(self.given))
 
     def _without_loops(self, attempt: Attempt) -> Attempt:
         """Return the attempt with each loop cut to its first occurrence. Timestamps stay."""
-        kept = [place for place in range(len(attempt.tokens)) if place not in attempt.repeated]
-        tokens = tuple(attempt.tokens[place] for place in kept)
+        kept = [index for index in range(len(attempt.tokens)) if index not in attempt.repeated]
+        tokens = tuple(attempt.tokens[index] for index in kept)
         text = self._text(tokens)
         return replace(
             attempt,
             tokens=tokens,
             text=text,
             compression_ratio=compression_ratio(text),
-            logprobs=tuple(attempt.logprobs[place] for place in kept),
+            logprobs=tuple(attempt.logprobs[index] for index in kept),
             repeated=frozenset(),
         )
 

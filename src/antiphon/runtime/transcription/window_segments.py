@@ -39,21 +39,21 @@ class Stretch:
 def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[Stretch]:
     """The attempt cut at its timestamps; without any, one stretch over the whole window."""
     found: list[Stretch] = []
-    start, first = 0.0, 0  # of the stretch that is open: its second, and the place of its first token
+    start, first = 0.0, 0  # of the stretch that is open: its second, and the index of its first token
 
     def stretch(end: float, last: int, is_closed: bool) -> Stretch:
         before = sum(token < tokens.end for token in attempt.tokens[:first])
         return Stretch(start, end, attempt.tokens[first:last], is_closed, attempt.logprobs[first:last], before)
 
-    for place, token in enumerate(attempt.tokens):
+    for index, token in enumerate(attempt.tokens):
         if not tokens.is_timestamp(token):
             continue
         moment = min(tokens.seconds(token), seconds)
-        if any(other < tokens.end for other in attempt.tokens[first:place]):
-            found.append(stretch(max(moment, start), place + 1, True))
-            first = place + 1
+        if any(other < tokens.end for other in attempt.tokens[first:index]):
+            found.append(stretch(max(moment, start), index + 1, True))
+            first = index + 1
         else:
-            first = place
+            first = index
         start = moment
     if any(token < tokens.end for token in attempt.tokens[first:]):
         found.append(stretch(seconds, len(attempt.tokens), False))

@@ -57,12 +57,15 @@ class _Windows:
 
 
 @dataclass(eq=False)
-class _Place:
-    """A window's place in the order of the recording; what is left over of it follows as further jobs."""
+class _QueuedWindow:
+    """A window in the order of the recording; what is left over of it follows as further jobs."""
 
     window: SpeechWindow
     segments: list[Segment] = field(default_factory=list)
     is_done: bool = False
+
+
+_Jobs = dict[WindowJob, tuple[_QueuedWindow, SpeechWindow]]
 
 
 class ParallelWindows(_Windows):
@@ -71,50 +74,48 @@ class ParallelWindows(_Windows):
     def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
         windows = speech_windows(chunks, self.recogniser.window_seconds, self.detectors)
         prompt = self.recogniser.prompt_tokens(self.options)
-        places: list[_Place] = []
-        jobs: dict[WindowJob, tuple[_Place, SpeechWindow]] = {}
+        queue: list[_QueuedWindow] = []
+        jobs: _Jobs = {}
         is_read = False
-        while not is_read or places:
+        while not is_read or queue:
             # Until the first window has given the language, each would have to detect it; and the first text should
             # not wait for a dozen windows.
             limit = MAX_WINDOWS if self.account.num_windows else FIRST_WINDOWS
             limit = limit if self.account.language is not None else 1
-            while not is_read and len(places) < limit:
+            while not is_read and len(queue) < limit:
                 window = next(windows, None)
                 if window is None:
                     is_read = True
                     break
-                place = _Place(window)
-                places.append(place)
-                self._start(jobs, place, window, prompt)
+                queued = _QueuedWindow(window)
+                queue.append(queued)
+                self._start(jobs, queued, window, prompt)
             if not jobs:
                 continue
             job = self.runner.wait()
-            place, window = jobs.pop(job)
+            queued, window = jobs.pop(job)
             self.account.take(job)
-            rest = self._take(job, place, window)
+            rest = self._take(job, queued, window)
             if rest is not None:
-                self._start(jobs, place, rest, prompt)
+                self._start(jobs, queued, rest, prompt)
             else:
-                place.is_done = True
-            while places and places[0].is_done:
-                done = places.pop(0)
+                queued.is_done = True
+            while queue and queue[0].is_done:
+                done = queue.pop(0)
                 yield self.account.progress(done.segments, done.window.window.end, total)
 
-    def _start(
-        self, jobs: dict[WindowJob, tuple[_Place, SpeechWindow]], place: _Place, window: SpeechWindow, prompt: list[int]
-    ) -> None:
+    def _start(self, jobs: _Jobs, queued: _QueuedWindow, window: SpeechWindow, prompt: list[int]) -> None:
         job = self.job(window.samples, prompt)
         if self.options.timestamps and len(window.window.spans) > 1:
             job.needs_words = partial(self._crosses_a_seam, window.window.bounds, job.seconds)
-        jobs[job] = (place, window)
+        jobs[job] = (queued, window)
         self.runner.start(job)
 
     def _crosses_a_seam(self, bounds: tuple[float, ...], seconds: float, attempt: Attempt) -> bool:
         """Whether a stretch has to be divided among spans, which takes the times of its words."""
         return any(stretch.crosses(bounds) for stretch in stretches(attempt, self.recogniser.tokens, seconds))
 
-    def _take(self, job: WindowJob, place: _Place, window: SpeechWindow) -> SpeechWindow | None:
+    def _take(self, job: WindowJob, queued: _QueuedWindow, window: SpeechWindow) -> SpeechWindow | None:
         """Keep the window's segments; what is left of it where the model stopped before the speech did."""
         found = self.spoken(job, window)
         rest, limit = None, None
@@ -126,7 +127,7 @@ class ParallelWindows(_Windows):
             if 0 < end < job.seconds and window.speech_after(end + 0.2) >= LEFTOVER_SPEECH:
                 rest, limit = window.from_second(end), end
         timeline = WindowTimeline(window.window, window.voice_frames, limit)
-        place.segments += segments_of(job, found, timeline, self.recogniser.tokenizer)
+        queued.segments += segments_of(job, found, timeline, self.recogniser.tokenizer)
         return rest
 
 

@@ -65,7 +65,7 @@ def align_words(
     position = 0
     for text, count in split_words(tokens, tokenizer, language):
         end = position + count
-        first, last = (round(float(starts[place]) * STATES_PER_SECOND) for place in (position, end))
+        first, last = (round(float(starts[index]) * STATES_PER_SECOND) for index in (position, end))
         heard = -cost[position:end, first : max(last, first + 1)].mean(axis=0)
         words.append(
             AlignedWord(

@@ -72,7 +72,7 @@ def last_turn(items: Sequence[Item]) -> list[Item]:
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
     """Where the turns but the first begin: with a message of the user."""
-    return [place for place, item in enumerate(items) if place and isinstance(item, Message) and item.role is Role.USER]
+    return [index for index, item in enumerate(items) if index and isinstance(item, Message) and item.role is Role.USER]
 
 
 def items_from(items: Sequence[Item], start: int) -> list[Item]:

@@ -26,14 +26,14 @@ def test_random_edits_equal_those_of_a_list() -> None:
             assert conversation.remove(gone) and not conversation.remove(gone)
         else:
             previous = rng.choice([None, ROOT, *ids])
-            place = len(ids) if previous is None else 0 if previous == ROOT else ids.index(previous) + 1
-            ids.insert(place, f"item_{number}")
+            index = len(ids) if previous is None else 0 if previous == ROOT else ids.index(previous) + 1
+            ids.insert(index, f"item_{number}")
             conversation.add(note(f"item_{number}"), previous)
         assert [item.id for item in conversation.items] == ids
         assert conversation.version > version
         assert conversation.last_id == (ids[-1] if ids else None)
-        for place, item_id in enumerate(ids):
-            assert conversation.previous_id(item_id) == (ids[place - 1] if place else None)
+        for index, item_id in enumerate(ids):
+            assert conversation.previous_id(item_id) == (ids[index - 1] if index else None)
 
 
 def test_replacing() -> None:
@@ -48,7 +48,7 @@ def test_replacing() -> None:
     assert len(conversation.items) == 1
 
 
-def test_wrong_places() -> None:
+def test_unknown_neighbours() -> None:
     conversation = Conversation()
     conversation.add(note("a"))
     with pytest.raises(InvalidRequestError, match="'a'"):

@@ -19,7 +19,7 @@ class Playback:
         self.seconds = 0.0
         self._listener = listener
         self._words: list[tuple[float, int]] = []  # when half of a word is heard, and where it ends in the text
-        self._num_placed = 0  # characters of the cleaned text whose sound was sent
+        self._num_located = 0  # characters of the cleaned text whose sound was sent
         self._ends_at = 0.0  # when the listener will have heard all that was sent
         self._is_complete = False
         self._heard: float | None = None  # where playing stopped
@@ -31,22 +31,22 @@ class Playback:
         """Take note of sound that goes out, whose text was written; the seconds until the listener hears it."""
         wait = self._listener.play(chunk.seconds, now)
         self._ends_at = now + wait + chunk.seconds
-        self._place(chunk)
+        self._locate(chunk)
         self.seconds += chunk.seconds
         return wait
 
-    def _place(self, chunk: SpeechChunk) -> None:
+    def _locate(self, chunk: SpeechChunk) -> None:
         """Find the chunk's words in the text. One that is not in the chunk's part of it is passed over."""
         text, ends = clean_with_ends(self.text)
-        start = text.find(chunk.text, self._num_placed) if chunk.text else -1
-        place, limit = (self._num_placed, len(text)) if start < 0 else (start, start + len(chunk.text))
+        start = text.find(chunk.text, self._num_located) if chunk.text else -1
+        position, limit = (self._num_located, len(text)) if start < 0 else (start, start + len(chunk.text))
         moved = self.seconds - chunk.start  # a message may be spoken in several syntheses
         for word in chunk.words:
-            found = text.find(word.text, place, limit)
+            found = text.find(word.text, position, limit)
             if found >= 0:
-                place = found + len(word.text)
-            self._words.append(((word.start + word.end) / 2 + moved, ends[place - 1] if place else 0))
-        self._num_placed = place if start < 0 else limit
+                position = found + len(word.text)
+            self._words.append(((word.start + word.end) / 2 + moved, ends[position - 1] if position else 0))
+        self._num_located = position if start < 0 else limit
 
     def complete(self) -> None:
         """All the sound was sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.voice.items import Item
 
-#: Stands for the place before the first item.
+#: Stands for the position before the first item.
 ROOT = "root"
 
 
@@ -40,11 +40,11 @@ class Conversation:
         """Insert an item after another, at the beginning for `ROOT`, at the end for None."""
         if self._find(item.id) is not None:
             raise InvalidRequestError(f"the conversation has an item {item.id!r} already")
-        place = self._place_after(previous_id)
-        self._items.insert(place, item)
+        index = self._index_after(previous_id)
+        self._items.insert(index, item)
         self.version += 1
 
-    def _place_after(self, previous_id: str | None) -> int:
+    def _index_after(self, previous_id: str | None) -> int:
         if previous_id is None:
             return len(self._items)
         if previous_id == ROOT:

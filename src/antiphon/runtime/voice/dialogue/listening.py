@@ -162,7 +162,7 @@ class Listening:
             if isinstance(event, HearingEnded):
                 break
             self._num_failures = 0
-            self._on_event(self._placed(event))
+            self._on_event(self._shifted(event))
             if self._hearing is not hearing:
                 await asyncio.sleep(0)  # what the event led to has closed this, or restarted it: the task is cancelled
         raise EngineError("hearing has ended")
@@ -182,7 +182,7 @@ class Listening:
         self._waiting.clear()
         self._num_waiting = 0
 
-    def _placed(self, event: HearingEvent) -> HearingEvent:
+    def _shifted(self, event: HearingEvent) -> HearingEvent:
         offset = self._offset_ms
         if not offset:
             return event
