@@ -150,9 +150,9 @@ def is_idle(session: LiveSession, heard: int) -> bool:
     """Whether a session has heard so many samples and made every hypothesis of them that is due."""
     call = session._call
     windows = call._windows
-    if windows.end < heard or call._job is not None or windows.closed:
+    if windows.track.end < heard or call._job is not None or windows.closed:
         return False
-    return windows.open_start is None or windows.end - max(call._seen, windows.open_start) < call._interval
+    return windows.open_start is None or windows.track.end - max(call._seen, windows.open_start) < call._interval
 
 
 def test_the_last_hypothesis_as_a_draft_changes_no_update() -> None:

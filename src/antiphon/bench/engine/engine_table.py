@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.aligned import aligned
+
 OFF = "off"
 _LATENCY = (
     ("BATCH", "batch", "{:d}"),
@@ -50,6 +52,4 @@ def engine_table(result: dict[str, Any]) -> str:
     columns = engine_columns(result)
     rows = [[name for name, _, _ in columns]]
     rows += [[form.format(figures[key]) for _, key, form in columns] for figures in result["figures"]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([f"{result['model']}: {engine_heading(result)}", "", *lines])
+    return "\n".join([f"{result['model']}: {engine_heading(result)}", "", *aligned(rows)])

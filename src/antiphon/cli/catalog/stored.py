@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from antiphon.aligned import aligned
 from antiphon.cli.arguments.shared import check_device
 from antiphon.device_names import CPU
 
@@ -48,10 +49,8 @@ def list_models() -> None:
     for entry in [*catalog().values(), *store.recorded_entries()]:
         downloaded = "yes" if is_downloaded(entry, store) else "no"
         rows.append((entry.name, entry.task, _megabytes(entry.size), entry.licence, downloaded))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, task, size, licence, downloaded in rows:
-        cells = (name.ljust(widths[0]), task.ljust(widths[1]), size.rjust(widths[2]), licence.ljust(widths[3]))
-        typer.echo("  ".join([*cells, downloaded]).rstrip())
+    for line in aligned(rows, left={0, 1, 3, 4}):
+        typer.echo(line)
 
 
 def remove(names: Models) -> None:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.aligned import aligned
+
 BaseURL = Annotated[
     str | None,
     typer.Option(
@@ -30,7 +32,7 @@ AdminKeyFile = Annotated[
     ),
 ]
 HEADINGS = ("MODEL", "TASK", "STATE", "DEVICE", "MEMORY", "REQUESTS", "IDLE", "UNLOADS IN")
-RIGHT = (4, 5, 6, 7)
+LEFT = (0, 1, 2, 3)
 
 
 def ps(
@@ -97,16 +99,8 @@ def _table(server: dict[str, Any]) -> str:
     if not server["models"]:
         return f"{title}\nno models loaded"
     rows = [HEADINGS, *(_row(card) for card in server["models"])]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if index in RIGHT else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
     failures = [f"{card['name']}: {card['error']}" for card in server["models"] if card.get("error")]
-    return "\n".join([title, *lines, *failures])
+    return "\n".join([title, *aligned(rows, LEFT), *failures])
 
 
 def _used(memory: dict[str, Any]) -> str:

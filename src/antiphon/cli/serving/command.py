@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from antiphon import environment
+from antiphon.aligned import aligned
 from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.serving.flags import plain, takes_server_options
 from antiphon.device_names import CPU
@@ -115,11 +116,7 @@ class StartTable:
     def text(self) -> str:
         """The table, below it one line per model that is not loaded, the memory, and the address."""
         rows = [*self._rows, ("KV cache", "reserved", "", _megabytes(self._plan.kv_bytes))]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = []
-        for model, step, seconds, size in rows:
-            line = f"{model:<{widths[0]}}  {step:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
-            lines.append(line.rstrip())
+        lines = list(aligned(rows, left={0, 1}))
         weights, cache = self._weight_bytes.pop(CPU, 0), self._plan.kv_bytes
         lines += self._failures
         lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from antiphon.aligned import aligned
 from antiphon.ops.program.dimension import as_dim, shape_text
 from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.plan import BufferPlan, plan_buffers
@@ -43,7 +44,7 @@ def describe(name: str, recording: Recording) -> list[str]:
     rows = [HEADINGS]
     for index, instruction in enumerate(recording.instructions):
         rows.append((str(index), *_cells(instruction, locations)))
-    lines += _table(rows)
+    lines += aligned(rows, left={1, 2, 3, 4, 5})
     lines += _total_lines(recording)
     lines += [_area_line(area.symbols, area.num_values, area.bytes, area.unshared) for area in plan.areas]
     return lines
@@ -82,17 +83,6 @@ def _locations(recording: Recording, plan: BufferPlan) -> dict[int, str]:
     if recording.output is not None:
         names[id(recording.output)] = "result"
     return names
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    right = {0, 6, 7}
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _total_lines(recording: Recording) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from antiphon.aligned import aligned
 from antiphon.counted import counted
 from antiphon.ops.program.dimension import as_dim, product
 from antiphon.ops.program.instructions import AttentionInstruction, Instruction, PagedAttentionInstruction
@@ -155,7 +156,4 @@ def floor_lines(name: str, recording: Recording, size: UniformStep, limits: Mach
         rows.append((kind.kind, f"{kind.count}", *figures, kind.bound))
     num_bytes, macs = sum(kind.bytes for kind in kinds), sum(kind.macs for kind in kinds)
     rows.append(("all", "", f"{num_bytes / 1e6:,.3f}", f"{macs / 1e6:,.3f}", f"{total * 1e6:,.1f}", "", ""))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for kind_name, *cells, bound in rows:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True)]
-        yield "  ".join([kind_name.ljust(widths[0]), *padded, bound]).rstrip()
+    yield from aligned(rows, left={0, 6})

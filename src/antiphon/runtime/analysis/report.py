@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from antiphon.aligned import aligned
 from antiphon.counted import counted
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.analysis.analysis import DECODE, EMBED, ENCODE, PREFILL, Analysis
@@ -63,7 +64,7 @@ def _phase_lines(analysis: Analysis, phase: Phase) -> Iterator[str]:
         batches = crossovers(phase, limits)
         cells = [BATCH_HEADING, *("never" if batches[name] is None else f"{batches[name]:,}" for name in named)]
         rows = [(*row, cell) for row, cell in zip(rows, cells, strict=True)]
-    yield from _table(rows, left={0, 5})
+    yield from (f"  {line}" for line in aligned(rows, left={0, 5}))
     if phase.name == DECODE and batches["all"] is not None:
         yield (
             f"  with {counted(batches['all'], 'request')} or more a step is limited by operations, with fewer by "
@@ -108,15 +109,7 @@ def _page_lines(analysis: Analysis) -> Iterator[str]:
         fitting = "not known" if pages.num_fitting is None else f"{pages.num_fitting:,}"
         size = f"{pages.bytes_per_request / 1e6:,.3f}"
         rows.append((pages.type, f"{pages.bytes_per_token:,.0f}", size, fitting))
-    yield from _table(rows, left={0})
-
-
-def _table(rows: Sequence[tuple[str, ...]], left: set[int]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        pairs = enumerate(zip(row, widths, strict=True))
-        cells = (cell.ljust(width) if column in left else cell.rjust(width) for column, (cell, width) in pairs)
-        yield ("  " + "  ".join(cells)).rstrip()
+    yield from (f"  {line}" for line in aligned(rows, left={0}))
 
 
 def reached_lines(analysis: Analysis, reached: Sequence[Reached]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, Self, TypeVar
@@ -17,12 +16,15 @@ from antiphon.runtime.calls.sinks import ThreadSink
 Item = TypeVar("Item")
 
 
-class AsyncReader(ABC, Generic[Item]):
+class AsyncReader(Generic[Item]):
     """An asynchronous iterator of a call's events; a failure is raised by it, after what came before was read.
 
     `anext` may be used as well: cancelling a wait (`asyncio.wait_for`) loses nothing. `ids` are those that the sink has
     the reader's events under.
     """
+
+    #: The type of the last item; none if the call ends without one.
+    _last: type | tuple[type, ...] = ()
 
     def __init__(self, control: CallControl, sink: ThreadSink, ids: list[str] | None = None) -> None:
         self._control = control
@@ -36,9 +38,9 @@ class AsyncReader(ABC, Generic[Item]):
         self._waiter: asyncio.Future[None] | None = None
         sink.open(self._ids, self)
 
-    @abstractmethod
     def _is_last(self, item: Item) -> bool:
         """Take note of an item that came; True if nothing follows it."""
+        return isinstance(item, self._last)
 
     def _on_read(self, item: Item) -> None:
         """An item goes to the caller."""

@@ -52,17 +52,30 @@ class SoundControl(CallControl, Protocol):
         """No more sound will come; the transcript follows."""
 
 
-class HearingControl(SoundControl, Protocol):
-    """What each method means is at `AsyncHearing`."""
+class TurnControl(Protocol):
+    """What decides about turns of speech. Every method returns at once and may be called after the end."""
 
-    def commit(self) -> None: ...
+    def push(self, samples: Floats) -> None:
+        """Mono sound at 16 kHz."""
 
-    def clear(self) -> None: ...
+    def commit(self) -> None:
+        """End the turn here. `TurnEnded` or `CommitEmpty` follows."""
 
-    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None: ...
+    def clear(self) -> None:
+        """Drop the sound of the turn that has not ended. `Cleared` follows."""
 
-    def set_min_speech(self, milliseconds: int) -> None: ...
+    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
+        """Use other settings from here on."""
 
-    def hold_hypotheses(self, is_held: bool) -> None: ...
+    def set_min_speech(self, milliseconds: int) -> None:
+        """How long speech must be to open a turn."""
 
-    def rest(self, milliseconds: int = 0) -> None: ...
+    def hold_hypotheses(self, is_held: bool) -> None:
+        """Begin no hypotheses while an answer is being made."""
+
+    def rest(self, milliseconds: int = 0) -> None:
+        """An answer will have been heard after so much more sound: the idle timeout counts from there."""
+
+
+class HearingControl(TurnControl, SoundControl, Protocol):
+    """The control of a call that hears turns of speech."""

@@ -39,8 +39,7 @@ from antiphon.text.grammar_spec import GrammarSpec
 
 
 class _EmbeddingReader(AsyncReader[Embeddings]):
-    def _is_last(self, item: Embeddings) -> bool:
-        return True
+    _last = Embeddings
 
 
 class AsyncEngine(FrontEnd):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from antiphon.aligned import aligned
 from antiphon.engine.core import EngineCore
 from antiphon.engine.telemetry import StepRecord
 from antiphon.ops.native.program import Program
@@ -93,7 +94,8 @@ class Profile:
 
 def kind_lines(kinds: Sequence[KindTime], seconds: float, limits: MachineLimits) -> Iterator[str]:
     """A table of the kinds of instructions that ran, in steps of so many seconds."""
-    yield from _table([HEADINGS, *(_cells(kind, seconds, limits) for kind in kinds if kind.calls)])
+    rows = [HEADINGS, *(_cells(kind, seconds, limits) for kind in kinds if kind.calls)]
+    yield from (f"  {line}" for line in aligned(rows, left={0}))
 
 
 def _cells(kind: KindTime, seconds: float, limits: MachineLimits) -> tuple[str, ...]:
@@ -107,10 +109,3 @@ def _cells(kind: KindTime, seconds: float, limits: MachineLimits) -> tuple[str, 
         f"{kind.macs / kind.seconds / 1e9:.1f}" if kind.macs else "",
         f"{100 * bounded / kind.seconds:.0f} %" if bounded else "",
     )
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *cells in rows:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        yield "  " + "  ".join([name.ljust(widths[0]), *padded]).rstrip()

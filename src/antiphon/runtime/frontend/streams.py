@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -23,7 +23,23 @@ from antiphon.runtime.text.stream import joined
 from antiphon.runtime.transcription.live import LiveCall
 
 
-class Stream:
+class _Closing:
+    """Is closed when its context is left, and when it is dropped."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Stream(_Closing):
     """An iterator of deltas. Closing it, or dropping it, cancels the request if it is still running."""
 
     def __init__(self, output: SampleOutput, control: CallControl, sink: ThreadSink) -> None:
@@ -70,15 +86,6 @@ class Stream:
         if not self.output.is_done:
             self._control.cancel(FinishReason.DISCONNECTED)
 
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
 
 class _LiveInbox:
     """Calls `on_update` in the session's thread, and keeps the outcome."""
@@ -96,7 +103,7 @@ class _LiveInbox:
             self._on_update(event)
 
 
-class LiveSession:
+class LiveSession(_Closing):
     """A live transcription. Leaving its context, or dropping it, ends it at once."""
 
     def __init__(self, call: LiveCall, sink: ThreadSink, on_update: Callable[[LiveUpdate], None] | None) -> None:
@@ -117,17 +124,8 @@ class LiveSession:
         """End the session at once; what has not been transcribed is dropped."""
         self._call.cancel(FinishReason.DISCONNECTED)
 
-    def __enter__(self) -> LiveSession:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class Synthesis:
+class Synthesis(_Closing):
     """An iterator of chunks of speech at `rate` samples a second. Closing it, or dropping it, cancels the rest."""
 
     def __init__(self, call: SpeechCall, sink: ThreadSink) -> None:
@@ -177,12 +175,3 @@ class Synthesis:
     def close(self) -> None:
         """Cancel the rest."""
         self._call.cancel(FinishReason.DISCONNECTED)
-
-    def __enter__(self) -> Synthesis:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from antiphon.aligned import aligned
 from antiphon.counted import counted
 from antiphon.errors import UnrecordableError, UnsupportedError
 from antiphon.models.base.parts import TokenDecoder
@@ -106,12 +107,7 @@ def _table(kinds: Sequence[LaunchKind], is_timed: bool) -> Iterator[str]:
     rows = [HEADINGS, *(_cells(kind) for kind in (*kinds, total))]
     if not is_timed:
         rows = [row[:-2] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = {HEADINGS.index(name) for name in ("LAUNCH", "KERNEL", "GRID")}
-    for row in rows:
-        pairs = enumerate(zip(row, widths, strict=True))
-        cells = (cell.ljust(width) if column in left else cell.rjust(width) for column, (cell, width) in pairs)
-        yield "  ".join(cells).rstrip()
+    return aligned(rows, left={HEADINGS.index(name) for name in ("LAUNCH", "KERNEL", "GRID")})
 
 
 def _cells(kind: LaunchKind) -> tuple[str, ...]:

@@ -20,11 +20,11 @@ from antiphon.engine.telemetry import SpeechRecord
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.models.base.speech_state import Speech
 from antiphon.runtime.calls.control import new_id
-from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.speech.account import SpeechAccount
 from antiphon.runtime.speech.seams import FIRST_LEAD, LEAD, is_silent, trimmed
 from antiphon.runtime.speech.text import Piece, Reader, Speaker
@@ -47,11 +47,7 @@ class _Text:
     error: AntiphonError | None = None
 
 
-class _ClosedError(Exception):
-    """The call was cancelled."""
-
-
-class SpeechCall:
+class SpeechCall(ThreadCall):
     """Emits chunks of speech and at the end `SpeechStats`, or an error. Made, then `prepare`d, then `start`ed.
 
     Text may be appended, and the call cancelled, from the beginning.
@@ -67,8 +63,7 @@ class SpeechCall:
     _account: SpeechAccount
 
     def __init__(self, call_id: str, sink: Sink) -> None:
-        self.id = call_id
-        self._sink = sink
+        super().__init__(call_id, sink)
         self._model_name = ""
         self._text: str | TextFeed | Iterable[str] | None = None
         self._unread = threading.Semaphore(MAX_UNREAD)
@@ -82,7 +77,6 @@ class SpeechCall:
         self._text_ended = False
         self._deadline: float | None = None
         self._arrived = 0.0
-        self._thread = threading.Thread(target=self._run, name="antiphon-speech", daemon=True)
 
     def prepare(
         self,
@@ -101,9 +95,6 @@ class SpeechCall:
         self._account = SpeechAccount(port.clock)
         self._arrived = port.clock()
         self._deadline = None if options.timeout is None else self._arrived + options.timeout
-
-    def start(self) -> None:
-        self._thread.start()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
@@ -126,23 +117,20 @@ class SpeechCall:
 
     # -- the call's own thread --------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        outcome: Event
+    @property
+    def _subject(self) -> str:
+        return f"synthesis {self.id}"
+
+    def _work(self) -> SpeechStats:
         try:
             self._speak()
-            outcome = self._account.stats()
-            self._port.record(self._record(outcome))
-        except _ClosedError:
-            outcome = EngineError(f"synthesis {self.id} was closed")
-        except AntiphonError as error:
-            outcome = error
-        except Exception as error:  # an iterator of text that is the caller's may raise anything
-            outcome = EngineError(f"synthesis {self.id} failed: {type(error).__name__}: {error}")
+            stats = self._account.stats()
+            self._port.record(self._record(stats))
+            return stats
         finally:
             left = [request.id for request, _ in self._in_flight]
             self._port.loop.abort_all(left, FinishReason.DISCONNECTED)
             self._in_flight.clear()
-        self._sink.put(self.id, outcome)
 
     def _speak(self) -> None:
         """Emit sound as it is made, have more made as there is room, and wait for what comes next."""
@@ -197,7 +185,7 @@ class SpeechCall:
         except Empty:
             return
         if self._is_closed.is_set():
-            raise _ClosedError
+            raise self._closed_error()
         if isinstance(event, _Text) and not self._text_ended:
             if event.error is not None:
                 raise event.error
@@ -302,8 +290,11 @@ class SpeechCall:
         """Emit a chunk once the reader has room for it."""
         while not self._unread.acquire(timeout=_POLL):
             if self._is_closed.is_set():
-                raise _ClosedError
+                raise self._closed_error()
         self._sink.put(self.id, chunk)
+
+    def _closed_error(self) -> EngineError:
+        return EngineError(f"{self._subject} was closed")
 
     def _record(self, stats: SpeechStats) -> SpeechRecord:
         return SpeechRecord(

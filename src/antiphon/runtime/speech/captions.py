@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
+from antiphon.runtime.transcription.captions import srt
 
 MAX_CUE_SECONDS = 7.0
 MAX_CUE_CHARACTERS = 84
 
 
-@dataclass(frozen=True)
-class Cue:
-    start: float
-    end: float
-    text: str
-
-
-def cues(chunks: Iterable[SpeechChunk]) -> Iterator[Cue]:
+def cues(chunks: Iterable[SpeechChunk]) -> Iterator[TimedWord]:
     """A cue for every clause, or several where one is too long to be read at once."""
     for chunk in chunks:
         groups = _groups(chunk.words)
         for group in groups:
             text = chunk.text if len(groups) == 1 else " ".join(word.text for word in group)
-            yield Cue(group[0].start, group[-1].end, " ".join(text.split()))
+            yield TimedWord(text, group[0].start, group[-1].end)
 
 
 def _groups(words: tuple[TimedWord, ...]) -> list[list[TimedWord]]:
@@ -43,14 +36,5 @@ def _groups(words: tuple[TimedWord, ...]) -> list[list[TimedWord]]:
 
 
 def to_srt(chunks: Iterable[SpeechChunk]) -> str:
-    """SubRip: numbered cues with a comma before the milliseconds."""
-    return "\n".join(
-        f"{number}\n{_clock(cue.start)} --> {_clock(cue.end)}\n{cue.text}\n"
-        for number, cue in enumerate(cues(chunks), start=1)
-    )
-
-
-def _clock(seconds: float) -> str:
-    milliseconds = round(seconds * 1000)
-    minutes, rest = divmod(milliseconds, 60_000)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d},{rest % 1000:03d}"
+    """Return the cues as SubRip."""
+    return srt(list(cues(chunks)))

@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.speech import TimedWord
 from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptProgress, Word
 from antiphon.text.tokenization.whisper_tokens import language_name
+
+#: What a subtitle can show.
+Cue = Segment | Word | TimedWord
 
 
 def to_text(transcript: Transcript) -> str:
@@ -36,7 +40,7 @@ def to_vtt(transcript: Transcript) -> str:
     return vtt(transcript.segments)
 
 
-def srt(parts: Sequence[Segment | Word]) -> str:
+def srt(parts: Sequence[Cue]) -> str:
     """SubRip: numbered cues with a comma before the milliseconds."""
     cues = [
         f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_cue_text(cue)}\n"
@@ -45,7 +49,7 @@ def srt(parts: Sequence[Segment | Word]) -> str:
     return "\n".join(cues)
 
 
-def vtt(parts: Sequence[Segment | Word]) -> str:
+def vtt(parts: Sequence[Cue]) -> str:
     """WebVTT."""
     cues = [
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n" for cue in _cues(parts)
@@ -118,13 +122,13 @@ def word_fields(word: Word) -> dict[str, Any]:
     return {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
 
 
-def _cues(parts: Sequence[Segment | Word]) -> list[Segment | Word]:
+def _cues(parts: Sequence[Cue]) -> list[Cue]:
     return [part for part in parts if part.text.strip()]
 
 
-def _cue_text(segment: Segment | Word) -> str:
+def _cue_text(cue: Cue) -> str:
     # A cue ends at a blank line, and an arrow would begin its timing.
-    return " ".join(segment.text.split()).replace("-->", "->")
+    return " ".join(cue.text.split()).replace("-->", "->")
 
 
 def _escaped(text: str) -> str:

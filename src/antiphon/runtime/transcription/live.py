@@ -14,11 +14,11 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcript import LiveUpdate, Segment
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
@@ -42,13 +42,14 @@ class _Job:
     is_final: bool
 
 
-class LiveCall:
+class LiveCall(ThreadCall):
     """A session with a thread of its own. Emits `LiveUpdate`s and at its end the transcript, or an error.
 
     Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
     """
 
     id_prefix = "live"
+    _subject = "the live session"
     _recogniser: Recogniser
     _options: TranscriptionOptions
     _runner: JobRunner
@@ -57,8 +58,7 @@ class LiveCall:
     _hypotheses: Hypotheses
 
     def __init__(self, call_id: str, sink: Sink) -> None:
-        self.id = call_id
-        self._sink = sink
+        super().__init__(call_id, sink)
         self._prompt: list[int] = []
         self._interval = 0
         self._speculates = False
@@ -88,9 +88,6 @@ class LiveCall:
         self._windows = LiveWindows(transcriber.port.detectors)
         self._hypotheses = Hypotheses(self._recogniser)
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="antiphon-live", daemon=True).start()
-
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
@@ -110,20 +107,14 @@ class LiveCall:
 
     # -- the session's thread -----------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _work(self) -> Event:
         try:
             self._serve()
-            seconds = self._windows.end / SPEECH_RATE
-            translate = self._options.translate
-            outcome: Event = self._account.transcript(seconds, translate=translate, processing=self._busy_seconds)
-        except AntiphonError as error:
-            outcome = error
-        except Exception as error:
-            outcome = EngineError(f"the live session failed: {describe(error)}")
         finally:
             self._runner.close()
-        self._is_closed.set()
-        self._sink.put(self.id, outcome)
+            self._is_closed.set()
+        seconds = self._windows.track.end / SPEECH_RATE
+        return self._account.transcript(seconds, translate=self._options.translate, processing=self._busy_seconds)
 
     def _serve(self) -> None:
         is_ending = False
@@ -167,7 +158,7 @@ class LiveCall:
             self._update("", "", None)  # takes the tail back that was shown for it
 
     def _update(self, text: str, tail: str, segment: Segment | None) -> None:
-        self._sink.put(self.id, LiveUpdate(text, tail, segment, self._windows.end / SPEECH_RATE))
+        self._sink.put(self.id, LiveUpdate(text, tail, segment, self._windows.track.end / SPEECH_RATE))
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -180,16 +171,16 @@ class LiveCall:
             start, end = windows.closed[0]
             self._submit(start, end, is_final=True)
         elif windows.open_start is not None and not is_ending:
-            fresh = windows.end - max(self._seen, windows.open_start)
+            fresh = windows.track.end - max(self._seen, windows.open_start)
             if fresh >= self._interval:
-                self._submit(windows.open_start, windows.end, is_final=False)
+                self._submit(windows.open_start, windows.track.end, is_final=False)
 
     def _submit(self, start: int, end: int, *, is_final: bool) -> None:
         options = self._options
         if not is_final:
             options = replace(options, words=False, temperatures=options.temperatures[:1])
         previous = [*self._prompt, *self._context[-CONTEXT_TOKENS:]]
-        samples = self._windows.samples(start, end)
+        samples = self._windows.track.samples(start, end)
         known = self._hypotheses
         work = WindowJob(self._recogniser, samples, options, self._account.language, previous, known.settled)
         if self._speculates:
@@ -230,7 +221,7 @@ class LiveCall:
         self._account.count_window(job.work)
         if not tokens:
             return None
-        voice = self._windows.voice_frames(job.start, job.end)
+        voice = self._windows.track.voice_frames(job.start, job.end)
         segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, voice, self._recogniser.tokenizer)
         self._account.segments.append(segment)
         self._context = [*self._context, *tokens][-CONTEXT_TOKENS:]

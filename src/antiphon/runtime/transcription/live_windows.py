@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.runtime.calls.detectors import Detectors
-from antiphon.runtime.transcription.voice_activity import VoiceFrames, VoiceTrack
+from antiphon.runtime.transcription.voice_activity import VoiceTrack
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
 #: Sound that belongs to a window, before its speech was detected and after its end.
@@ -24,41 +24,31 @@ class LiveWindows:
     """
 
     def __init__(self, detectors: Detectors) -> None:
-        self._track = VoiceTrack(detectors)
-        self._tracker = SpeechTracker(self._track.frame_seconds, SPEECH)
+        self.track = VoiceTrack(detectors)
+        self.tracker = SpeechTracker(self.track.frame_seconds, SPEECH)
         self.open_start: int | None = None
         self.closed: list[tuple[int, int]] = []
 
-    @property
-    def end(self) -> int:
-        return self._track.end
-
-    def samples(self, start: int, end: int) -> Floats:
-        return self._track.samples(start, end)
-
-    def voice_frames(self, start: int, end: int) -> VoiceFrames:
-        return self._track.voice_frames(start, end)
-
     def push(self, samples: Floats, in_use: int | None, *, final: bool = False) -> bool:
         """Take sound in; True if the open window turned out to be no speech. Sound from `in_use` on is kept."""
-        track = self._track
-        ended = self._tracker.push(track.push(samples, final=final))
+        track = self.track
+        ended = self.tracker.push(track.push(samples, final=final))
         if final:
-            ended += self._tracker.finish()
+            ended += self.tracker.finish()
         padding = round(PADDING_SECONDS * SPEECH_RATE)
         for segment in ended:
             start = self.open_start if self.open_start is not None else round(segment.start * SPEECH_RATE) - padding
-            end = min(self.end, round(segment.end * SPEECH_RATE) + padding)
+            end = min(track.end, round(segment.end * SPEECH_RATE) + padding)
             self._close(max(start, track.origin), end)
             self.open_start = None
-        since = self._tracker.speaking_since
+        since = self.tracker.speaking_since
         was_no_speech = since is None and self.open_start is not None
         if was_no_speech:
             self.open_start = None
         if since is not None and self.open_start is None:
             after = self.closed[-1][1] if self.closed else track.origin
             self.open_start = max(track.origin, after, round(since * SPEECH_RATE) - padding)
-        if self.open_start is not None and self.end - self.open_start > MAX_OPEN_SECONDS * SPEECH_RATE:
+        if self.open_start is not None and track.end - self.open_start > MAX_OPEN_SECONDS * SPEECH_RATE:
             cut = track.quietest(QUIET_SEARCH_SECONDS)
             self._close(self.open_start, cut)
             self.open_start = cut
@@ -73,4 +63,4 @@ class LiveWindows:
         """Drop sound before every window that is open, closed or being transcribed."""
         needed = [start for start, _ in self.closed]
         needed += [start for start in (self.open_start, in_use) if start is not None]
-        self._track.forget(min(needed, default=self.end - round(IDLE_SECONDS * SPEECH_RATE)))
+        self.track.forget(min(needed, default=self.track.end - round(IDLE_SECONDS * SPEECH_RATE)))

@@ -30,6 +30,7 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
     """
 
     _control: SoundControl
+    _last = Transcript
 
     def __init__(self, control: SoundControl, sink: ThreadSink) -> None:
         super().__init__(control, sink)
@@ -70,9 +71,6 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
             self._wake()
         else:
             super().put(event)
-
-    def _is_last(self, item: TranscriptItem) -> bool:
-        return isinstance(item, Transcript)
 
     def _futures(self) -> tuple[asyncio.Future[None] | None, ...]:
         return self._accepted, self._waiter, self._room
@@ -116,14 +114,12 @@ class AsyncLiveSession(AsyncReader[LiveUpdate]):
         self._is_done = True
         self._wake()
 
-    def _is_last(self, item: LiveUpdate) -> bool:
-        return False
-
 
 class AsyncVoiceActivity(AsyncReader[VoiceEvent]):
     """An asynchronous iterator of events, the last of which is `VoiceEnded`. Leaving it early cancels the call."""
 
     _control: SoundControl
+    _last = VoiceEnded
 
     def push(self, samples: Floats) -> None:
         """Mono sound at 16 kHz."""
@@ -134,6 +130,3 @@ class AsyncVoiceActivity(AsyncReader[VoiceEvent]):
         """No more sound will come."""
         if not self._is_done:
             self._control.finish()
-
-    def _is_last(self, item: VoiceEvent) -> bool:
-        return isinstance(item, VoiceEnded)

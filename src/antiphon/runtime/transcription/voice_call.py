@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from queue import SimpleQueue
 
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
-from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Priority
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.detectors import Detectors
-from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
 from antiphon.runtime.transcription.voice_activity import VoiceReader
 
@@ -58,19 +57,19 @@ class SpeechEdges:
         return self._num_frames * self._frame_seconds if quiet is None else quiet
 
 
-class VoiceActivityCall:
+class VoiceActivityCall(ThreadCall):
     """Emits `VoiceStarted` and `VoiceStopped` by turns, and at the end `VoiceEnded`, or an error.
 
     Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
     """
 
     id_prefix = "voice-activity"
+    _subject = "voice activity detection"
     _voice: VoiceReader
     _edges: SpeechEdges
 
     def __init__(self, call_id: str, sink: Sink) -> None:
-        self.id = call_id
-        self._sink = sink
+        super().__init__(call_id, sink)
         self._inbox: SimpleQueue[Floats | None] = SimpleQueue()
         self._is_cancelled = threading.Event()
 
@@ -80,9 +79,6 @@ class VoiceActivityCall:
             raise InvalidRequestError(f"min_silence is {min_silence}; it must be above 0 and at most 10 seconds")
         self._voice = VoiceReader(detectors, Priority.HIGH)
         self._edges = SpeechEdges(self._voice.frame_seconds, min_silence)
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="antiphon-voice-activity", daemon=True).start()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
@@ -100,24 +96,16 @@ class VoiceActivityCall:
 
     # -- the call's thread --------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            outcome: Event = self._detect(lambda event: self._sink.put(self.id, event))
-        except AntiphonError as error:
-            outcome = error
-        except Exception as error:
-            outcome = EngineError(f"voice activity detection failed: {describe(error)}")
-        self._sink.put(self.id, outcome)
-
-    def _detect(self, emit: Callable[[Event], None]) -> VoiceEnded:
+    def _work(self) -> VoiceEnded:
         num_samples = 0
         while (samples := self._inbox.get()) is not None and not self._is_cancelled.is_set():
             num_samples += len(samples)
-            for event in self._edges.push(self._voice.push(samples)):
-                emit(event)
+            self._emit(self._edges.push(self._voice.push(samples)))
         if not self._is_cancelled.is_set():
-            for event in self._edges.push(self._voice.push(np.zeros(0, np.float32), final=True)):
-                emit(event)
-            for event in self._edges.finish():
-                emit(event)
+            self._emit(self._edges.push(self._voice.push(np.zeros(0, np.float32), final=True)))
+            self._emit(self._edges.finish())
         return VoiceEnded(num_samples / SPEECH_RATE)
+
+    def _emit(self, events: Iterable[VoiceEvent]) -> None:
+        for event in events:
+            self._sink.put(self.id, event)

@@ -12,18 +12,23 @@ from antiphon.runtime.voice.items import Item, Part
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.runtime.voice.waterfall import Waterfall
 
+
+class SessionEvent:
+    """What a session emits."""
+
+
 # -- the session and its input ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SettingsChanged:
+class SettingsChanged(SessionEvent):
     """The answer to `configure`."""
 
     settings: VoiceSettings
 
 
 @dataclass(frozen=True)
-class UserSpeechStarted:
+class UserSpeechStarted(SessionEvent):
     """Milliseconds count the session's sound, from the first sample pushed. `item_id` is that of the turn's item."""
 
     item_id: str
@@ -31,7 +36,7 @@ class UserSpeechStarted:
 
 
 @dataclass(frozen=True)
-class UserSpeechStopped:
+class UserSpeechStopped(SessionEvent):
     """Without a `BufferCommitted` after it, what was heard was no speech."""
 
     item_id: str
@@ -39,7 +44,7 @@ class UserSpeechStopped:
 
 
 @dataclass(frozen=True)
-class BufferCommitted:
+class BufferCommitted(SessionEvent):
     """The turn's item follows."""
 
     item_id: str
@@ -47,12 +52,12 @@ class BufferCommitted:
 
 
 @dataclass(frozen=True)
-class BufferCleared:
+class BufferCleared(SessionEvent):
     """The answer to `clear`."""
 
 
 @dataclass(frozen=True)
-class IdleTimedOut:
+class IdleTimedOut(SessionEvent):
     """Nothing was said for the idle timeout. A commit of an empty item and a response follow."""
 
     item_id: str
@@ -64,7 +69,7 @@ class IdleTimedOut:
 
 
 @dataclass(frozen=True)
-class ItemAdded:
+class ItemAdded(SessionEvent):
     """An item of the conversation, complete or in progress. `previous_item_id` is None for the first one."""
 
     item: Item
@@ -72,18 +77,18 @@ class ItemAdded:
 
 
 @dataclass(frozen=True)
-class ItemDone:
+class ItemDone(SessionEvent):
     item: Item
     previous_item_id: str | None
 
 
 @dataclass(frozen=True)
-class ItemDeleted:
+class ItemDeleted(SessionEvent):
     item_id: str
 
 
 @dataclass(frozen=True)
-class ItemTruncated:
+class ItemTruncated(SessionEvent):
     """The answer to `truncate`: of the item's sound, what comes after `end_ms` was not heard."""
 
     item_id: str
@@ -92,12 +97,12 @@ class ItemTruncated:
 
 
 @dataclass(frozen=True)
-class ItemRetrieved:
+class ItemRetrieved(SessionEvent):
     item: Item
 
 
 @dataclass(frozen=True)
-class TranscriptDelta:
+class TranscriptDelta(SessionEvent):
     """Text that is settled, of speech that goes on or has ended."""
 
     item_id: str
@@ -106,7 +111,7 @@ class TranscriptDelta:
 
 
 @dataclass(frozen=True)
-class TranscriptUnsettled:
+class TranscriptUnsettled(SessionEvent):
     """The words after those that are settled, in place of the last ones that were sent: they may still change."""
 
     item_id: str
@@ -115,7 +120,7 @@ class TranscriptUnsettled:
 
 
 @dataclass(frozen=True)
-class TranscriptDone:
+class TranscriptDone(SessionEvent):
     """`seconds` is the length of the speech."""
 
     item_id: str
@@ -127,7 +132,7 @@ class TranscriptDone:
 
 
 @dataclass(frozen=True)
-class TranscriptFailed:
+class TranscriptFailed(SessionEvent):
     item_id: str
     content_index: int
     message: str
@@ -183,19 +188,19 @@ class ResponseState:
 
 
 @dataclass(frozen=True)
-class ResponseStarted:
+class ResponseStarted(SessionEvent):
     response: ResponseState
 
 
 @dataclass(frozen=True)
-class ResponseDone:
+class ResponseDone(SessionEvent):
     """The last event of a response, however it ends."""
 
     response: ResponseState
 
 
 @dataclass(frozen=True)
-class OutputItemAdded:
+class OutputItemAdded(SessionEvent):
     """An item in progress: a message without parts, or a call without arguments.
 
     `ItemAdded` follows if the response is in the conversation; `ItemDone` comes before `OutputItemDone`.
@@ -207,7 +212,7 @@ class OutputItemAdded:
 
 
 @dataclass(frozen=True)
-class OutputItemDone:
+class OutputItemDone(SessionEvent):
     response_id: str
     output_index: int
     item: Item
@@ -224,13 +229,13 @@ class PartPlace:
 
 
 @dataclass(frozen=True)
-class PartAdded:
+class PartAdded(SessionEvent):
     place: PartPlace
     modality: Modality
 
 
 @dataclass(frozen=True)
-class WrittenTextDelta:
+class WrittenTextDelta(SessionEvent):
     """Of a response in text."""
 
     place: PartPlace
@@ -238,7 +243,7 @@ class WrittenTextDelta:
 
 
 @dataclass(frozen=True)
-class SpokenTextDelta:
+class SpokenTextDelta(SessionEvent):
     """Text that is spoken: as it is written, so before its sound."""
 
     place: PartPlace
@@ -246,7 +251,7 @@ class SpokenTextDelta:
 
 
 @dataclass(frozen=True, eq=False)
-class SoundDelta:
+class SoundDelta(SessionEvent):
     """Mono floats at `rate` samples a second."""
 
     place: PartPlace
@@ -255,18 +260,18 @@ class SoundDelta:
 
 
 @dataclass(frozen=True)
-class WrittenTextDone:
+class WrittenTextDone(SessionEvent):
     place: PartPlace
     text: str
 
 
 @dataclass(frozen=True)
-class SoundDone:
+class SoundDone(SessionEvent):
     place: PartPlace
 
 
 @dataclass(frozen=True)
-class SpokenTextDone:
+class SpokenTextDone(SessionEvent):
     """`text` is all that was written; of a response that was interrupted, the item has only what was heard."""
 
     place: PartPlace
@@ -274,13 +279,13 @@ class SpokenTextDone:
 
 
 @dataclass(frozen=True)
-class PartDone:
+class PartDone(SessionEvent):
     place: PartPlace
     part: Part
 
 
 @dataclass(frozen=True)
-class ArgumentsDelta:
+class ArgumentsDelta(SessionEvent):
     """A part of the arguments of a function call, as JSON."""
 
     response_id: str
@@ -291,7 +296,7 @@ class ArgumentsDelta:
 
 
 @dataclass(frozen=True)
-class ArgumentsDone:
+class ArgumentsDone(SessionEvent):
     response_id: str
     item_id: str
     output_index: int
@@ -304,7 +309,7 @@ class ArgumentsDone:
 
 
 @dataclass(frozen=True)
-class SessionError:
+class SessionError(SessionEvent):
     """A command that was rejected, or a failure of the engine. The session goes on.
 
     `is_request` says that the client is at fault. `tag` is that of the command.
@@ -315,37 +320,3 @@ class SessionError:
     is_request: bool = True
     param: str | None = None
     tag: str | None = None
-
-
-SessionEvent = (
-    SettingsChanged
-    | UserSpeechStarted
-    | UserSpeechStopped
-    | BufferCommitted
-    | BufferCleared
-    | IdleTimedOut
-    | ItemAdded
-    | ItemDone
-    | ItemDeleted
-    | ItemTruncated
-    | ItemRetrieved
-    | TranscriptDelta
-    | TranscriptUnsettled
-    | TranscriptDone
-    | TranscriptFailed
-    | ResponseStarted
-    | ResponseDone
-    | OutputItemAdded
-    | OutputItemDone
-    | PartAdded
-    | WrittenTextDelta
-    | SpokenTextDelta
-    | SoundDelta
-    | WrittenTextDone
-    | SoundDone
-    | SpokenTextDone
-    | PartDone
-    | ArgumentsDelta
-    | ArgumentsDone
-    | SessionError
-)

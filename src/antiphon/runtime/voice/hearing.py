@@ -13,7 +13,6 @@ import numpy as np
 
 from antiphon.audio.room import RoomLevel
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.models.base.companions import END_OF_TURN
@@ -21,6 +20,7 @@ from antiphon.runtime.calls import hearing as events
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.transcription.transcriber import Transcriber
@@ -51,21 +51,21 @@ class _Command:
     run: Callable[[], None]
 
 
-class HearingCall:
+class HearingCall(ThreadCall):
     """A call with a thread of its own. Emits the events of `runtime/calls/hearing.py`; the last is `HearingEnded`.
 
     Made, then `prepare`d, then `start`ed. Every control may be used from any thread, also before that.
     """
 
     id_prefix = "hearing"
+    _subject = "the hearing call"
     _transcriber: Transcriber
     _track: VoiceTrack
     _detector: TurnDetector
     _jobs: TurnJobs
 
     def __init__(self, call_id: str, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
-        self.id = call_id
-        self._sink = sink
+        super().__init__(call_id, sink)
         self._clock = clock
         self._inbox: SimpleQueue[Request | _Sound | TurnPrediction | _Command] = SimpleQueue()
         self._is_closed = threading.Event()
@@ -92,9 +92,6 @@ class HearingCall:
     @property
     def _detectors(self) -> Detectors:
         return self._transcriber.port.detectors
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="antiphon-hearing", daemon=True).start()
 
     # -- for any thread; see `AsyncHearing` ---------------------------------------------------------------------
 
@@ -131,8 +128,7 @@ class HearingCall:
 
     # -- the call's thread --------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        outcome: Event
+    def _work(self) -> Event:
         try:
             while not self._is_closed.is_set() and not (self._is_ending and self._jobs.is_idle):
                 for item in self._received():
@@ -141,21 +137,13 @@ class HearingCall:
                     self._carry_out(self._pending.popleft())
                 if not self._is_closed.is_set():
                     self._jobs.advance(self._speaking)
-            outcome = events.HearingEnded(self._track.end / SPEECH_RATE)
-        except Exception as error:
-            outcome = self._ended_by(error)
+        except Exception:
+            if not self._is_closed.is_set():  # else the error is only that the engine is closed
+                raise
         finally:
             self._jobs.close()
-        self._is_closed.set()
-        self._sink.put(self.id, outcome)
-
-    def _ended_by(self, error: Exception) -> Event:
-        """The last event after an error. If the call was cancelled, the error is only that the engine is closed."""
-        if self._is_closed.is_set():
-            return events.HearingEnded(self._track.end / SPEECH_RATE)
-        if isinstance(error, AntiphonError):
-            return error
-        return EngineError(f"the hearing call failed: {describe(error)}")
+            self._is_closed.set()
+        return events.HearingEnded(self._track.end / SPEECH_RATE)
 
     @property
     def _speaking(self) -> SpeechTurn | None:

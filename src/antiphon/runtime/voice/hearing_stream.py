@@ -20,6 +20,7 @@ class AsyncHearing(AsyncReader[HearingEvent]):
     """
 
     _control: HearingControl
+    _last = HearingEnded
 
     def __init__(self, control: HearingControl, sink: ThreadSink) -> None:
         super().__init__(control, sink)
@@ -66,6 +67,3 @@ class AsyncHearing(AsyncReader[HearingEvent]):
         """No more sound will come. An open turn ends and is transcribed; `HearingEnded` follows."""
         if not self._is_done:
             self._control.finish()
-
-    def _is_last(self, item: HearingEvent) -> bool:
-        return isinstance(item, HearingEnded)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.audio.samples import Floats
+from antiphon.runtime.calls.control import TurnControl
 from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.calls.turn_settings import HearingOptions, TurnSettings
+from antiphon.runtime.calls.turn_settings import HearingOptions
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
@@ -39,34 +40,10 @@ class HeardText:
     seconds: float = 0.0
 
 
-class Hearing(Protocol):
-    """A call that hears (`AsyncHearing`). Every method but `__anext__` returns at once and may be called after the end.
-
-    The iterator raises what made it fail, and ends after `close`.
-    """
+class Hearing(TurnControl, Protocol):
+    """A call that hears (`AsyncHearing`). The iterator raises what made it fail, and ends after `close`."""
 
     async def __anext__(self) -> HearingEvent: ...
-
-    def push(self, samples: Floats) -> None:
-        """Mono sound at 16 kHz."""
-
-    def commit(self) -> None:
-        """End the turn here. `TurnEnded` or `CommitEmpty` follows."""
-
-    def clear(self) -> None:
-        """Drop the sound of the turn that has not ended. `Cleared` follows."""
-
-    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
-        """Use other settings from here on."""
-
-    def set_min_speech(self, milliseconds: int) -> None:
-        """How long speech must be to open a turn."""
-
-    def hold_hypotheses(self, is_held: bool) -> None:
-        """Begin no hypotheses while an answer is being made."""
-
-    def rest(self, milliseconds: int = 0) -> None:
-        """An answer will have been heard after so much more sound: the idle timeout counts from there."""
 
     def close(self) -> None: ...
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Self
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, Self
 
 import numpy as np
 
@@ -36,8 +36,22 @@ from antiphon.runtime.voice.services import Echo, VoiceServices
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.waterfall import Marks
 
+Parameters = ParamSpec("Parameters")
+
 #: Responses outside of the conversation that may run at once.
 MAX_RESPONSES = 16
+
+
+def _command(
+    method: Callable[Concatenate[VoiceSession, Parameters], None],
+) -> Callable[Concatenate[VoiceSession, Parameters], None]:
+    """Run the method after the commands that wait for a commit, unless the session is closed."""
+
+    @wraps(method)
+    def run(session: VoiceSession, /, *args: Parameters.args, **options: Parameters.kwargs) -> None:
+        session._run(partial(method, session, *args, **options))
+
+    return run
 
 
 class VoiceSession:
@@ -59,7 +73,7 @@ class VoiceSession:
         self._echo = echo
         self._waiting: deque[Callable[[], None]] = deque()
         self._listening = Listening(self._context, self._hear, self._lose, self._overflow)
-        self._responses = Responses(self._context, self._listening, echo, self._on_idle)
+        self._responses = Responses(self._context, self._listening, echo, lambda: self._turns.note_idle())
         self._turns = TurnTaking(self._context, self._listening, self._responses, self._run_waiting)
         self._client_sound = ClientSound(self._context)
         self._has_overflowed = False
@@ -121,43 +135,104 @@ class VoiceSession:
         """Seconds of sound that wait until hearing is open."""
         return self._listening.waiting_seconds
 
+    @_command
     def commit(self, tag: str | None = None) -> None:
         """End the turn here. `BufferCommitted` and its item follow, or the error `input_audio_buffer_commit_empty`."""
-        self._run(partial(self._turns.commit, tag))
+        self._turns.commit(tag)
 
+    @_command
     def clear(self, tag: str | None = None) -> None:
         """Drop the sound of the turn that has not ended. `BufferCleared` follows."""
-        self._run(self._turns.clear)
+        self._turns.clear()
 
+    @_command
     def configure(self, settings: VoiceSettings, tag: str | None = None) -> None:
         """Use other settings from here on; a response in progress keeps its own. `SettingsChanged` follows."""
-        self._run(partial(self._configure, settings))
+        before, self._context.settings = self._context.settings, settings
+        self._context.emit(SettingsChanged(settings))
+        if settings.transcription_model != before.transcription_model:
+            self._listening.restart()
+        elif (settings.turns, settings.transcription) != (before.turns, before.transcription):
+            self._listening.configure()
 
+    @_command
     def add_item(self, item: Item, previous_item_id: str | None = None, tag: str | None = None) -> None:
         """Add an item after another one, at the beginning for `root`, at the end for None.
 
         `ItemAdded` and `ItemDone` follow. Sound in it is transcribed; a response waits for that. The output of a
         call that is not in the conversation is rejected.
         """
-        self._run(partial(self._add_item, item, previous_item_id, tag))
+        conversation = self._context.conversation
+        if isinstance(item, FunctionOutput) and not answers_call(item, conversation.items):
+            message = f"the conversation has no function call {item.call_id!r}"
+            self._reject("invalid_tool_call_id", message, tag, "item.call_id")
+            return
+        try:
+            conversation.add(item, previous_item_id)
+        except InvalidRequestError as error:
+            self._reject("item_create_invalid", str(error), tag, "previous_item_id")
+            return
+        previous_id = conversation.previous_id(item.id)
+        self._context.emit(ItemAdded(item, previous_id))
+        self._context.emit(ItemDone(item, previous_id))
+        if isinstance(item, Message):
+            self._client_sound.transcribe(item)
 
+    @_command
     def delete_item(self, item_id: str, tag: str | None = None) -> None:
-        self._run(partial(self._delete_item, item_id, tag))
+        if not self._context.conversation.remove(item_id):
+            self._reject_unknown("delete", item_id, tag)
+            return
+        self._responses.forget(item_id)
+        self._context.emit(ItemDeleted(item_id))
 
+    @_command
     def retrieve_item(self, item_id: str, tag: str | None = None) -> None:
-        self._run(partial(self._retrieve_item, item_id, tag))
+        item = self.item(item_id)
+        if item is None:
+            self._reject_unknown("retrieve", item_id, tag)
+        else:
+            self._context.emit(ItemRetrieved(item))
 
+    @_command
     def truncate(self, item_id: str, content_index: int, end_ms: int, tag: str | None = None) -> None:
         """Of an answer's sound, the client played only so much: its item keeps the words that were heard."""
-        self._run(partial(self._truncate, item_id, content_index, end_ms, tag))
+        if self.item(item_id) is None:
+            self._reject_unknown("truncate", item_id, tag)
+            return
+        if content_index != 0:
+            self._reject("invalid_value", f"content_index is {content_index}; it must be 0", tag, "content_index")
+            return
+        wrong = self._responses.truncate(item_id, end_ms)
+        if wrong is not None:
+            self._reject("invalid_value", wrong, tag, "audio_end_ms")
+        else:
+            self._context.emit(ItemTruncated(item_id, content_index, end_ms))
 
+    @_command
     def respond(self, request: ResponseRequest | None = None, tag: str | None = None) -> None:
         """Start a response. `ResponseStarted` follows at once."""
-        self._run(partial(self._respond, request or ResponseRequest(), tag))
+        request, active = request or ResponseRequest(), self._responses.active
+        if not (request.settings or self.settings).answer:
+            self._reject("invalid_request", "a transcription session makes no responses", tag)
+        elif request.in_conversation and active is not None:
+            message = f"response {active.id} of this conversation is in progress; wait for it or cancel it"
+            self._reject("conversation_already_has_active_response", message, tag)
+        elif not request.in_conversation and self._responses.num_others >= MAX_RESPONSES:
+            message = f"{MAX_RESPONSES} responses outside of the conversation are in progress, the most there may be"
+            self._reject("too_many_responses", message, tag)
+        else:
+            self._responses.start(request, Marks.of_request(self._context.clock))
 
+    @_command
     def cancel(self, response_id: str | None = None, tag: str | None = None) -> None:
         """Cancel a response: that of the conversation, or any by its id."""
-        self._run(partial(self._cancel, response_id, tag))
+        response = self._responses.find(response_id)
+        if response is None:
+            which = "no response" if response_id is None else f"no response {response_id!r}"
+            self._reject("response_cancel_not_active", f"{which} is in progress", tag, "response_id")
+        else:
+            self._responses.cancel(response, EndReason.CLIENT_CANCELLED)
 
     def close(self) -> None:
         """End the session now, at any time. Everything that it has in the engine is aborted. May be called twice."""
@@ -179,10 +254,9 @@ class VoiceSession:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.aclose())
 
-    # -- what they do -------------------------------------------------------------------------------------------
+    # -- carrying commands out ----------------------------------------------------------------------------------
 
     def _run(self, command: Callable[[], None]) -> None:
-        """Carry a command out, after those that wait for a commit."""
         if self._context.is_closed:
             return
         if self._turns.has_commits:
@@ -193,81 +267,6 @@ class VoiceSession:
     def _run_waiting(self) -> None:
         while self._waiting and not self._turns.has_commits:
             self._waiting.popleft()()
-
-    def _configure(self, settings: VoiceSettings) -> None:
-        before, self._context.settings = self._context.settings, settings
-        self._context.emit(SettingsChanged(settings))
-        if settings.transcription_model != before.transcription_model:
-            self._listening.restart()
-        elif (settings.turns, settings.transcription) != (before.turns, before.transcription):
-            self._listening.configure()
-
-    def _add_item(self, item: Item, previous_item_id: str | None, tag: str | None) -> None:
-        conversation = self._context.conversation
-        if isinstance(item, FunctionOutput) and not answers_call(item, conversation.items):
-            message = f"the conversation has no function call {item.call_id!r}"
-            self._reject("invalid_tool_call_id", message, tag, "item.call_id")
-            return
-        try:
-            conversation.add(item, previous_item_id)
-        except InvalidRequestError as error:
-            self._reject("item_create_invalid", str(error), tag, "previous_item_id")
-            return
-        previous_id = conversation.previous_id(item.id)
-        self._context.emit(ItemAdded(item, previous_id))
-        self._context.emit(ItemDone(item, previous_id))
-        if isinstance(item, Message):
-            self._client_sound.transcribe(item)
-
-    def _delete_item(self, item_id: str, tag: str | None) -> None:
-        if not self._context.conversation.remove(item_id):
-            self._reject_unknown("delete", item_id, tag)
-            return
-        self._responses.forget(item_id)
-        self._context.emit(ItemDeleted(item_id))
-
-    def _retrieve_item(self, item_id: str, tag: str | None) -> None:
-        item = self.item(item_id)
-        if item is None:
-            self._reject_unknown("retrieve", item_id, tag)
-        else:
-            self._context.emit(ItemRetrieved(item))
-
-    def _truncate(self, item_id: str, content_index: int, end_ms: int, tag: str | None) -> None:
-        if self.item(item_id) is None:
-            self._reject_unknown("truncate", item_id, tag)
-            return
-        if content_index != 0:
-            self._reject("invalid_value", f"content_index is {content_index}; it must be 0", tag, "content_index")
-            return
-        wrong = self._responses.truncate(item_id, end_ms)
-        if wrong is not None:
-            self._reject("invalid_value", wrong, tag, "audio_end_ms")
-        else:
-            self._context.emit(ItemTruncated(item_id, content_index, end_ms))
-
-    def _respond(self, request: ResponseRequest, tag: str | None) -> None:
-        active = self._responses.active
-        if not (request.settings or self.settings).answer:
-            self._reject("invalid_request", "a transcription session makes no responses", tag)
-        elif request.in_conversation and active is not None:
-            message = f"response {active.id} of this conversation is in progress; wait for it or cancel it"
-            self._reject("conversation_already_has_active_response", message, tag)
-        elif not request.in_conversation and self._responses.num_others >= MAX_RESPONSES:
-            message = f"{MAX_RESPONSES} responses outside of the conversation are in progress, the most there may be"
-            self._reject("too_many_responses", message, tag)
-        else:
-            marks = Marks(self._context.clock)
-            marks.note("requested")
-            self._responses.start(request, marks)
-
-    def _cancel(self, response_id: str | None, tag: str | None) -> None:
-        response = self._responses.find(response_id)
-        if response is None:
-            which = "no response" if response_id is None else f"no response {response_id!r}"
-            self._reject("response_cancel_not_active", f"{which} is in progress", tag, "response_id")
-        else:
-            self._responses.cancel(response, EndReason.CLIENT_CANCELLED)
 
     def _reject_unknown(self, verb: str, item_id: str, tag: str | None) -> None:
         message = f"the conversation has no item {item_id!r}"
@@ -291,6 +290,3 @@ class VoiceSession:
         if not self._has_overflowed:
             self._reject("input_audio_buffer_overflow", message, None)
         self._has_overflowed = True
-
-    def _on_idle(self) -> None:
-        self._turns.note_idle()

@@ -98,6 +98,13 @@ class Marks:
         self.waterfall = Waterfall()
         self._clock = clock
 
+    @classmethod
+    def of_request(cls, clock: Callable[[], float]) -> Marks:
+        """The marks of a response that is requested now."""
+        marks = cls(clock)
+        marks.note("requested")
+        return marks
+
     def note(self, mark: str) -> None:
         """The mark is reached now."""
         if getattr(self.waterfall, mark) is None:

@@ -111,7 +111,7 @@ class Answers:
     def answer_silence(self) -> None:
         """Nothing was said for the idle timeout."""
         if self.are_wanted:
-            self._start(self._requested_now())
+            self._start(Marks.of_request(self._context.clock))
 
     def answer_owed(self) -> None:
         """A response or a turn has ended: answer what was said meanwhile, unless more is being said."""
@@ -120,7 +120,7 @@ class Answers:
         if not self.are_wanted:
             self._owed.clear()
         if self._owed and not self._is_spoken_to() and self._responses.active is None:
-            self._start(self._requested_now())
+            self._start(Marks.of_request(self._context.clock))
 
     def owe_again(self) -> None:
         """The person speaks. An answer of which nothing was heard yet is owed again, in case this is no speech."""
@@ -132,11 +132,6 @@ class Answers:
     def _start(self, marks: Marks, input_seconds: float = 0.0) -> None:
         self._prefill.drop()
         self._responses.start(ResponseRequest(), marks).input_seconds = input_seconds
-
-    def _requested_now(self) -> Marks:
-        marks = Marks(self._context.clock)
-        marks.note("requested")
-        return marks
 
 
 def note_turn(marks: Marks, turn: TurnMarks) -> None:
