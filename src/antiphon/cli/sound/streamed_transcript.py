@@ -114,12 +114,12 @@ class TranscriptRequest:
     def _subtitles(self, content: Any) -> str:
         """The segments as subtitles, or the times of words, from verbose JSON."""
         from antiphon.runtime.calls.transcript import Segment, Word
-        from antiphon.runtime.transcription.captions import render_words, srt, vtt
+        from antiphon.runtime.transcription.captions import WORD_FORMATS, srt, vtt
 
         try:
             if self.words:
                 words = [Word(word["word"], word["start"], word["end"], 1.0) for word in content["words"]]
-                return render_words(words, self.format)
+                return WORD_FORMATS[self.format](words)
             found = [Segment(part["start"], part["end"], part["text"]) for part in content["segments"]]
         except (KeyError, TypeError):
             missing = "words" if self.words else "segments"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from antiphon.engine.request import Request, RequestState
@@ -47,6 +48,8 @@ REQUEST_COLUMNS = (
     "time_per_output_token",
 )
 
+FINISH_REASON = REQUEST_COLUMNS.index("finish_reason")
+
 #: What a slot with this role does in a step; a decoder prefills, decodes, or does both.
 KINDS = {"encoder": "encoder", "embedding": "embedding", "synthesis": "synthesis", "detector": "detection"}
 
@@ -73,25 +76,10 @@ def step_row(step: StepRecord, role: str) -> list[Any]:
 
 def live_row(request: Request) -> list[Any]:
     """A request that has not ended, or ends while its step is in flight."""
-    marks = request.marks
-    return [
-        request.id,
-        request.model,
-        request.task,
-        request.priority.name.lower(),
-        state_of(request),
-        request.num_prompt_tokens,
-        request.num_cached_tokens,
-        request.num_output_tokens,
-        marks.preemptions,
-        round(marks.arrived, 6),
-        _time(marks.first_scheduled),
-        _time(marks.tokens[0]) if marks.tokens else None,
-        _time(marks.finished),
-        None if request.finish_reason is None else str(request.finish_reason),
-        round(marks.time_to_first_token, 6) if marks.tokens else None,
-        round(marks.time_per_output_token, 6) if len(marks.tokens) > 1 else None,
-    ]
+    row = ended_row(replace(RequestRecord.of(request), state=state_of(request)))
+    if request.finish_reason is None:
+        row[FINISH_REASON] = None
+    return row
 
 
 def ended_row(record: RequestRecord) -> list[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 
 from antiphon.ops.program import Recording
 from antiphon.ops.program.floor import Cost, UniformStep, instruction_cost
@@ -26,13 +27,7 @@ class PartFloor:
     seconds_of_operations: float = 0.0
 
     def __add__(self, other: PartFloor) -> PartFloor:
-        return PartFloor(
-            self.bytes + other.bytes,
-            self.macs + other.macs,
-            self.seconds + other.seconds,
-            self.seconds_of_bytes + other.seconds_of_bytes,
-            self.seconds_of_operations + other.seconds_of_operations,
-        )
+        return PartFloor(*map(add, astuple(self), astuple(other)))
 
     @classmethod
     def of(cls, cost: Cost, limits: MachineLimits) -> PartFloor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from antiphon.aligned import aligned
@@ -141,7 +142,7 @@ def analysis_json(analysis: Analysis, reached: Sequence[Reached] = ()) -> dict[s
         "parameters": analysis.parameters,
         "file_bytes": analysis.file_bytes,
         "weight_bytes": analysis.weight_bytes,
-        "limits": {**_limits_json(limits), "measured": analysis.is_measured},
+        "limits": {**asdict(limits), "measured": analysis.is_measured},
         "phases": {name: _phase_json(analysis, phase) for name, phase in analysis.phases.items()},
         "not_known": analysis.unknown,
     }
@@ -162,14 +163,6 @@ def analysis_json(analysis: Analysis, reached: Sequence[Reached] = ()) -> dict[s
     if reached:
         found["reached"] = {phase.phase: _reached_json(phase, limits) for phase in reached}
     return found
-
-
-def _limits_json(limits: MachineLimits) -> dict[str, float]:
-    return {
-        "bytes_per_second": limits.bytes_per_second,
-        "macs_per_second": limits.macs_per_second,
-        "int8_macs_per_second": limits.int8_macs_per_second,
-    }
 
 
 def _phase_json(analysis: Analysis, phase: Phase) -> dict[str, Any]:

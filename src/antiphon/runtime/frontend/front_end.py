@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,7 +145,7 @@ class FrontEnd:
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
         chosen, options = self._devices.get(device).device, self.config.weight_options()
         may_move = device is None or device == AUTO
-        try:
+        with self._translated(chosen):
             return load_model(
                 reference,
                 offline=self._offline,
@@ -153,38 +154,34 @@ class FrontEnd:
                 may_move=may_move,
                 batch_invariant=self.config.batch_invariant,
             )
+
+    @contextmanager
+    def _translated(self, device: Device) -> Iterator[None]:
+        """Translate the error of a load into one of ours and free what the load held. A lost device ends the loop."""
+        try:
+            yield
         except Exception as error:
-            meant = self._load_failed(error, chosen)
+            meant = device.translate(error)
+            drop_locals(error)
+            if isinstance(meant, DeviceError):
+                self._loop.end(meant)
+            else:
+                self._devices.trim()
             if meant is error:
                 raise
             raise meant from error
-
-    def _load_failed(self, error: Exception, device: Device) -> Exception:
-        """The error of ours that one of a load means. What the load held is freed; a lost device ends the loop."""
-        meant = device.translate(error)
-        drop_locals(error)
-        if isinstance(meant, DeviceError):
-            self._loop.end(meant)
-        else:
-            self._devices.trim()
-        return meant
 
     def _make_slots(self, loaded: LoadedModel, draft: LoadedModel | None = None) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)
         if self.config.batch_invariant:
             check_batch_invariance(device.device, loaded)
-        try:
+        with self._translated(loaded.device):
             arena = device.acquire(loaded.name, loaded.model, None if draft is None else draft.model)
             try:
                 return make_slots(loaded, arena, self.config, draft)
             except BaseException:
                 device.release(loaded.name)
                 raise
-        except Exception as error:
-            meant = self._load_failed(error, loaded.device)
-            if meant is error:
-                raise
-            raise meant from error
 
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.

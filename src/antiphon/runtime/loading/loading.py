@@ -115,23 +115,7 @@ def load_resolved(
     batch_invariant: bool = False,
 ) -> LoadedModel:
     """Without a device, on the CPU."""
-    opened = device or Device.parse(CPU)
-    loaded = _load(
-        resolved, report or LoadReport(), options or WeightOptions(), task, opened, may_move, batch_invariant
-    )
-    trim_memory()  # the checkpoint's metadata is not needed any more
-    return loaded
-
-
-def _load(
-    resolved: ResolvedModel,
-    report: LoadReport,
-    options: WeightOptions,
-    task: str | None,
-    device: Device,
-    may_move: bool,
-    batch_invariant: bool,
-) -> LoadedModel:
+    report, options, device = report or LoadReport(), options or WeightOptions(), device or Device.parse(CPU)
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
         kind = model_class(checkpoint.architecture)
@@ -160,6 +144,8 @@ def _load(
     synthesis = model.part(SynthesisStages)
     voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
     sampling = sampling_defaults(resolved, checkpoint)
+    del checkpoint  # so that the memory of its metadata can be given back
+    trim_memory()
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
 
 

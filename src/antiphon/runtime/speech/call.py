@@ -86,7 +86,7 @@ class SpeechCall(ThreadCall):
         options: SpeechOptions,
     ) -> None:
         """Load what reading needs; raises what is wrong with the call. `text` is None if all of it is appended."""
-        self._reader = speaker.reader(options)
+        self._reader = Reader(speaker, options)
         if isinstance(text, str) and not text.strip():
             raise InvalidRequestError("there is no text to speak")
         self.rate = speaker.model.sample_rate
@@ -280,11 +280,9 @@ class SpeechCall(ThreadCall):
         if faster > 1.0:
             samples, speech, piece = _compressed(speech, piece, self.rate, faster)
         lead = (LEAD if self._account.num_samples else FIRST_LEAD) / max(1.0, self._options.speed)
-        cut = trimmed(np.clip(samples, -1.0, 1.0), self.rate, piece.pause, lead)
+        cut, offset = trimmed(np.clip(samples, -1.0, 1.0), self.rate, piece.pause, lead)
         start = self._account.num_samples / self.rate
-        return SpeechChunk(
-            cut.samples, self.rate, start, piece.text, piece.timed_words(speech, start, cut.offset, self.rate)
-        )
+        return SpeechChunk(cut, self.rate, start, piece.text, piece.timed_words(speech, start, offset, self.rate))
 
     def _emit(self, chunk: SpeechChunk) -> None:
         """Emit a chunk once the reader has room for it."""

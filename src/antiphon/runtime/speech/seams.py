@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from antiphon.audio.samples import Floats
@@ -20,16 +18,11 @@ _WINDOW = 0.004
 _RELATIVE_SILENCE, _ABSOLUTE_SILENCE = 10 ** (-44 / 20), 0.01
 
 
-@dataclass(frozen=True)
-class Trimmed:
-    """A clause's sound from `offset` of what the model made."""
+def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> tuple[Floats, int]:
+    """Return the sound with its silence cut to a short lead and to the pause after it, and the offset of its beginning.
 
-    samples: Floats
-    offset: int
-
-
-def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> Trimmed:
-    """The sound with its silence cut to a short lead and to the pause after it, ending and beginning at zero."""
+    It begins and ends at zero.
+    """
     start, end = sounding(samples, rate)
     first = max(0, start - round(lead * rate))
     tail = round(pause * rate)
@@ -41,7 +34,7 @@ def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> Tri
     missing = tail - (last - end)
     if missing > 0:
         out = np.concatenate([out, np.zeros(missing, np.float32)])
-    return Trimmed(out, first)
+    return out, first
 
 
 def sounding(samples: Floats, rate: int) -> tuple[int, int]:

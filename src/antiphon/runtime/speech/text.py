@@ -71,13 +71,9 @@ class Speaker:
         self.voices: VoiceBook = loaded.voices
         self.pronunciation = pronunciation
 
-    def reader(self, options: SpeechOptions) -> Reader:
-        """What reads a text with these options; an unknown voice or language is rejected here."""
-        return Reader(self, options)
-
 
 class Reader:
-    """Turns the clauses of one text into utterances."""
+    """Turns the clauses of one text into utterances. An unknown voice or language is rejected when it is made."""
 
     def __init__(self, speaker: Speaker, options: SpeechOptions) -> None:
         self._model = speaker.model

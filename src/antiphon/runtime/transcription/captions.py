@@ -15,29 +15,9 @@ from antiphon.text.tokenization.whisper_tokens import language_name
 Cue = Segment | Word | TimedWord
 
 
-def to_text(transcript: Transcript) -> str:
-    return transcript.text + "\n"
-
-
 def word_lines(words: Sequence[Word]) -> str:
     """A line for each word, with its start and end in seconds before it and tabs between (Audacity's label format)."""
     return "".join(f"{word.start:.3f}\t{word.end:.3f}\t{word.text.strip()}\n" for word in words)
-
-
-def to_json(transcript: Transcript) -> str:
-    return json.dumps({"text": transcript.text}, ensure_ascii=False) + "\n"
-
-
-def to_verbose_json(transcript: Transcript) -> str:
-    return json.dumps(verbose(transcript), ensure_ascii=False, indent=2) + "\n"
-
-
-def to_srt(transcript: Transcript) -> str:
-    return srt(transcript.segments)
-
-
-def to_vtt(transcript: Transcript) -> str:
-    return vtt(transcript.segments)
 
 
 def srt(parts: Sequence[Cue]) -> str:
@@ -58,11 +38,11 @@ def vtt(parts: Sequence[Cue]) -> str:
 
 
 FORMATS: dict[str, Callable[[Transcript], str]] = {
-    "text": to_text,
-    "json": to_json,
-    "verbose_json": to_verbose_json,
-    "srt": to_srt,
-    "vtt": to_vtt,
+    "text": lambda transcript: transcript.text + "\n",
+    "json": lambda transcript: json.dumps({"text": transcript.text}, ensure_ascii=False) + "\n",
+    "verbose_json": lambda transcript: json.dumps(verbose(transcript), ensure_ascii=False, indent=2) + "\n",
+    "srt": lambda transcript: srt(transcript.segments),
+    "vtt": lambda transcript: vtt(transcript.segments),
 }
 #: The formats in which each word has a line or a cue of its own. Verbose JSON has words anyway if they are known.
 WORD_FORMATS: dict[str, Callable[[Sequence[Word]], str]] = {"text": word_lines, "srt": srt, "vtt": vtt}
@@ -72,12 +52,9 @@ def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
     """The transcript in one of `FORMATS`; with `words`, one line or one cue for each word."""
     if format not in FORMATS:
         raise InvalidRequestError(f"format is {format!r}; choose one of: {', '.join(FORMATS)}")
-    return render_words(transcript.words, format) if words and format in WORD_FORMATS else FORMATS[format](transcript)
-
-
-def render_words(words: Sequence[Word], format: str) -> str:
-    """The words with their times, in one of `WORD_FORMATS`."""
-    return WORD_FORMATS[format](words)
+    if words and format in WORD_FORMATS:
+        return WORD_FORMATS[format](transcript.words)
+    return FORMATS[format](transcript)
 
 
 def verbose(transcript: Transcript) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
@@ -28,10 +29,6 @@ from antiphon.runtime.transcription.settling import CONTEXT_TOKENS, Hypotheses
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.window_segments import whole_segment
-
-
-class _Stop:
-    """The end of the input."""
 
 
 @dataclass(eq=False)
@@ -62,7 +59,7 @@ class LiveCall(ThreadCall):
         self._prompt: list[int] = []
         self._interval = 0
         self._speculates = False
-        self._inbox: SimpleQueue[Request | Floats | _Stop] = SimpleQueue()
+        self._inbox: SimpleQueue[Request | Floats | None] = SimpleQueue()
         self._is_closed = threading.Event()
         self._seen = 0  # where the last hypothesis ended
         self._job: _Job | None = None
@@ -98,12 +95,12 @@ class LiveCall(ThreadCall):
 
     def finish(self) -> None:
         """No more sound will come; the rest is transcribed and the session ends with the transcript."""
-        self._inbox.put(_Stop())
+        self._inbox.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
         """End now; what has not been transcribed is dropped."""
         self._is_closed.set()
-        self._inbox.put(_Stop())
+        self._inbox.put(None)
 
     # -- the session's thread -----------------------------------------------------------------------------------
 
@@ -127,22 +124,20 @@ class LiveCall(ThreadCall):
                     work = self._runner.take(item)
                     if work is not None:
                         self._finish_job()
-                elif isinstance(item, _Stop):
+                elif item is None:
                     if not is_ending:
                         is_ending = True
                         self._hear(np.zeros(0, np.float32), final=True)
                 elif not is_ending:
                     self._hear(item)
 
-    def _received(self) -> list[Request | Floats | _Stop]:
+    def _received(self) -> list[Request | Floats | None]:
         """Everything that has come, sound joined; waits for the first."""
         items = [self._inbox.get()]
-        while True:
-            try:
+        with suppress(Empty):
+            while True:
                 items.append(self._inbox.get_nowait())
-            except Empty:
-                break
-        joined: list[Request | Floats | _Stop] = []
+        joined: list[Request | Floats | None] = []
         for item in items:
             if isinstance(item, np.ndarray) and joined and isinstance(joined[-1], np.ndarray):
                 joined[-1] = np.concatenate([joined[-1], item])

@@ -46,9 +46,8 @@ class _Sound:
     arrived: float
 
 
-@dataclass(frozen=True)
-class _Command:
-    run: Callable[[], None]
+_Command = Callable[[], None]
+_Item = Request | _Sound | TurnPrediction | _Command
 
 
 class HearingCall(ThreadCall):
@@ -67,7 +66,7 @@ class HearingCall(ThreadCall):
     def __init__(self, call_id: str, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(call_id, sink)
         self._clock = clock
-        self._inbox: SimpleQueue[Request | _Sound | TurnPrediction | _Command] = SimpleQueue()
+        self._inbox: SimpleQueue[_Item] = SimpleQueue()
         self._is_closed = threading.Event()
         self._is_ending = False
         self._pending: deque[_Sound | _Command] = deque()  # taken from the inbox, in order
@@ -101,30 +100,30 @@ class HearingCall(ThreadCall):
         self._inbox.put(_Sound(np.asarray(samples, np.float32), self._clock()))
 
     def commit(self) -> None:
-        self._inbox.put(_Command(self._commit))
+        self._inbox.put(self._commit)
 
     def clear(self) -> None:
-        self._inbox.put(_Command(self._clear))
+        self._inbox.put(self._clear)
 
     def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
-        self._inbox.put(_Command(lambda: self._configure(turns, transcription)))
+        self._inbox.put(lambda: self._configure(turns, transcription))
 
     def set_min_speech(self, milliseconds: int) -> None:
-        self._inbox.put(_Command(lambda: self._detector.set_min_speech(milliseconds * SAMPLES_PER_MS)))
+        self._inbox.put(lambda: self._detector.set_min_speech(milliseconds * SAMPLES_PER_MS))
 
     def hold_hypotheses(self, is_held: bool) -> None:
-        self._inbox.put(_Command(lambda: self._jobs.hold(is_held)))
+        self._inbox.put(lambda: self._jobs.hold(is_held))
 
     def rest(self, milliseconds: int = 0) -> None:
-        self._inbox.put(_Command(lambda: self._detector.rest(self._track.end + milliseconds * SAMPLES_PER_MS)))
+        self._inbox.put(lambda: self._detector.rest(self._track.end + milliseconds * SAMPLES_PER_MS))
 
     def finish(self) -> None:
-        self._inbox.put(_Command(self._finish))
+        self._inbox.put(self._finish)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
         """End now; what has not been transcribed is dropped."""
         self._is_closed.set()
-        self._inbox.put(_Command(lambda: None))
+        self._inbox.put(lambda: None)
 
     # -- the call's thread --------------------------------------------------------------------------------------
 
@@ -150,9 +149,9 @@ class HearingCall(ThreadCall):
         """The turn that is being spoken, unless it pauses."""
         return self._turn if self._detector.is_voiced else None
 
-    def _received(self) -> list[Request | _Sound | TurnPrediction | _Command]:
+    def _received(self) -> list[_Item]:
         """Everything that has come; waits for the first, or until a hypothesis may be begun without it."""
-        items: list[Request | _Sound | TurnPrediction | _Command] = []
+        items: list[_Item] = []
         try:
             items.append(self._inbox.get(timeout=self._jobs.seconds_to_hypothesis(self._speaking)))
             while True:
@@ -160,16 +159,16 @@ class HearingCall(ThreadCall):
         except Empty:
             return items
 
-    def _take(self, item: Request | _Sound | TurnPrediction | _Command) -> None:
+    def _take(self, item: _Item) -> None:
         match item:
             case Request():
                 self._jobs.take(item)
             case TurnPrediction():
                 self._answered(item)
-            case _Command():
-                self._pending.append(item)
             case _Sound():
                 self._queue(item)
+            case _:
+                self._pending.append(item)
 
     def _queue(self, sound: _Sound) -> None:
         """Sound that waits already is taken in together with what follows it: each look at it waits for the engine."""
@@ -181,8 +180,8 @@ class HearingCall(ThreadCall):
         self._pending.extend(_Sound(piece, sound.arrived) for piece in pieces)
 
     def _carry_out(self, item: _Sound | _Command) -> None:
-        if isinstance(item, _Command):
-            item.run()
+        if not isinstance(item, _Sound):
+            item()
         elif not self._is_ending:
             self._hear(item.samples, item.arrived)
 
