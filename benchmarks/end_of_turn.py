@@ -57,11 +57,11 @@ def looks(threads: int) -> dict[str, Callable[[], object]]:
         return graph.run(None, {"input_features": np.ascontiguousarray(fast.features(sound).T)[None]})
 
     return {
-        "antiphon, int8": lambda: fast.probabilities([sound]),
-        "antiphon, floats": lambda: floats.probabilities([sound]),
+        "antiphon, int8": lambda: fast.detect([sound]),
+        "antiphon, floats": lambda: floats.detect([sound]),
         "onnxruntime": by_onnxruntime,
         "log-mel frames alone": lambda: fast.features(sound),
-        "antiphon, int8, 4 at once (each)": lambda: fast.probabilities([sound] * 4),
+        "antiphon, int8, 4 at once (each)": lambda: fast.detect([sound] * 4),
     }
 
 
@@ -98,7 +98,7 @@ def accuracy(paths: Sequence[str], threads: int) -> None:
     rows = []
     for sound, is_complete in labelled_looks(clips):
         theirs = graph.run(None, {"input_features": np.ascontiguousarray(fast.features(sound).T)[None]})[0].item()
-        rows.append((is_complete, fast.probabilities([sound])[0] > 0.5, theirs > 0.5))
+        rows.append((is_complete, fast.detect([sound])[0] > 0.5, theirs > 0.5))
     found = np.array(rows)
     for name, label in (("complete", True), ("not complete", False)):
         of = found[found[:, 0] == label]

@@ -129,7 +129,7 @@ class SequentialPipeline:
         raise TimeoutError("no end of the turn was found")
 
     def _is_complete(self, samples: Floats) -> float:
-        return self._end.probabilities([samples])[0]
+        return self._end.detect([samples])[0]
 
     async def _transcribe(self, sound: Floats) -> str:
         files = {"file": ("turn.wav", wav_bytes(sound))}

@@ -13,7 +13,7 @@ import torch
 from antiphon import ops
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.forward import Forward
-from antiphon.executor.embedding import Embed
+from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.executor.recorded import recordings
 from antiphon.models.base.model import CausalLM, Model
 from antiphon.ops import Batch, KVCache, native
@@ -122,10 +122,11 @@ def test_bert(sentence: dict[str, bool]) -> None:
 
 def test_vectors_of_a_recorded_encoder_are_the_callers_own() -> None:
     _, model = tiny_bert()
-    embed = Embed(*model.parts(), wanted=True)
-    first = embed(*flatten([[1, 2, 3], [4]]))
+    executor = EmbeddingExecutor(*model.parts())
+    names = ("token_ids", "positions", "seq_start")
+    first = executor.embed(dict(zip(names, flatten([[1, 2, 3], [4]]), strict=True)))
     kept = first.clone()
-    embed(*flatten([[9, 8], [7, 6, 5]]))
+    executor.embed(dict(zip(names, flatten([[9, 8], [7, 6, 5]]), strict=True)))
     assert torch.equal(first, kept)
 
 

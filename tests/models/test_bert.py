@@ -8,7 +8,7 @@ import transformers
 
 from antiphon import ops
 from antiphon.errors import UnsupportedError
-from antiphon.executor.embedding import Embed
+from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.models.base.model import Task
 from antiphon.models.bert import Bert, BertCrossEncoder
 from antiphon.models.registry import build_model
@@ -80,9 +80,9 @@ def test_scores_of_pairs(backend: str, has_sigmoid: bool) -> None:
     (part,) = ours.parts()
     with ops.use_backend(backend):
         alone = ours.score(ids, positions, starts, types)
-        embed = Embed(part, True)
-        batched = embed(ids, positions, starts, types)
-        assert (embed.recorded.program() is not None) == (backend == "native")
+        executor = EmbeddingExecutor(part)
+        batched = executor.embed({"token_ids": ids, "positions": positions, "seq_start": starts, "token_types": types})
+        assert (executor.program is not None) == (backend == "native")
     torch.testing.assert_close(alone, batched, atol=1e-5, rtol=1e-5)
     for score, (tokens, split) in zip(batched, pairs, strict=True):
         own = (torch.arange(len(tokens)) >= split).long()[None]

@@ -137,7 +137,7 @@ def test_floats_equal_the_decoded_graph(model_path: Callable[[str], Path]) -> No
     reference = OnnxReference(path, unquantised=True)
     sounds = [*cuts(7), silence(1.0), noise(8.0)]
     expected = [reference(input_features=theirs(sound)[None])["logits"].item() for sound in sounds]
-    assert np.abs(np.array(model.probabilities(sounds)) - expected).max() < 1e-5
+    assert np.abs(np.array(model.detect(sounds)) - expected).max() < 1e-5
     assert min(expected) < 0.1 and max(expected) > 0.9
 
 
@@ -150,6 +150,6 @@ def test_decides_as_onnxruntime_does(model_path: Callable[[str], Path], soak: bo
     assert isinstance(model, SmartTurn)
     sounds = cuts(300 if soak else 12)
     expected = np.array([reference(input_features=model.features(sound).T[None])["logits"].item() for sound in sounds])
-    found = np.concatenate([model.probabilities(sounds[start : start + 8]) for start in range(0, len(sounds), 8)])
+    found = np.concatenate([model.detect(sounds[start : start + 8]) for start in range(0, len(sounds), 8)])
     assert ((found > 0.5) == (expected > 0.5)).mean() >= 0.97 and np.abs(found - expected).mean() < 0.02
     assert 0.05 < (expected > 0.5).mean() < 0.95

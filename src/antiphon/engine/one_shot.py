@@ -74,7 +74,7 @@ class OneShotScheduler:
         return bool(self.waiting or self.running)
 
     def best_priority(self) -> Priority | None:
-        return min((r.priority for r in (*self.waiting.values(), *self.running.values())), default=None)
+        return min((request.priority for request in self.requests()), default=None)
 
     def requests(self) -> list[Request]:
         return [*self.waiting.values(), *self.running.values()]
@@ -188,10 +188,7 @@ class OneShotScheduler:
         return True
 
     def _end(self, request: Request, reason: FinishReason, now: float, error: str | None = None) -> None:
-        request.finish_reason = reason
-        request.state = reason.state
-        request.error = error
-        request.marks.finished = now
+        request.end(reason, now, error)
         self.waiting.pop(request.id, None)
         self.running.pop(request.id, None)
         if request.on_end is not None:
@@ -208,5 +205,5 @@ class OneShotScheduler:
         assert all(request.stage < self.num_stages for request in self.waiting.values())
 
     def close(self, now: float) -> None:
-        for request in [*self.waiting.values(), *self.running.values()]:
+        for request in self.requests():
             self._end(request, FinishReason.CANCELLED, now)

@@ -192,6 +192,10 @@ class Request:
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
 
+    def end(self, reason: FinishReason, now: float, error: str | None = None) -> None:
+        self.finish_reason, self.state, self.error = reason, reason.state, error
+        self.marks.finished = now
+
     @property
     def num_tokens(self) -> int:
         return len(self.tokens)

@@ -101,10 +101,7 @@ class Scheduler:
         return self.waiting.get(request_id) or next((r for r in self.running if r.id == request_id), None)
 
     def _end(self, request: Request, reason: FinishReason, now: float, error: str | None = None) -> None:
-        request.finish_reason = reason
-        request.state = reason.state
-        request.error = error
-        request.marks.finished = now
+        request.end(reason, now, error)
         if self.waiting.pop(request.id, None) is None:
             self.running.remove(request)
         if request.num_in_flight_tokens:

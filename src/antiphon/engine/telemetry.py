@@ -152,12 +152,6 @@ class Telemetry:
         """The kept requests from the given number on, in the order in which they ended."""
         return _last(self.requests, self.num_ended - number)
 
-    def add_speech(self, record: SpeechRecord) -> None:
-        self.speeches.append(record)
-
-    def add_transcript(self, record: TranscriptRecord) -> None:
-        self.transcripts.append(record)
-
     def write_trace(self, path: Path) -> None:
         """Write the records as Chrome trace events: a lane per model with its steps, a lane per request."""
         trace = _Trace()

@@ -15,40 +15,12 @@ from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops.native.program import Program
 
 
-class Embed:
-    """Whole texts to vectors. The vectors belong to the caller: no later pass overwrites them.
-
-    Without `token_types` every token of a pair is of the first text.
-    """
-
-    def __init__(self, embedding: TextEmbedding, wanted: bool) -> None:
-        self._embedding = embedding
-        self.recorded = Recorded(embedding.forward(), wanted)
-        #: Seconds that the last pass spent in its program; 0 where there is none.
-        self.native_seconds = 0.0
-
-    def __call__(
-        self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, token_types: Tensor | None = None
-    ) -> Tensor:
-        inputs = {"token_ids": token_ids, "positions": positions, "seq_start": seq_start}
-        if self._embedding.takes_pairs:
-            inputs["token_types"] = torch.zeros_like(token_ids) if token_types is None else token_types
-        program = self.recorded.program()
-        if program is None:
-            self.native_seconds = 0.0
-            vectors = self._embedding.embed(**inputs)
-        else:
-            vectors = program.run(inputs)
-            self.native_seconds = program.native_seconds
-        return vectors if self._embedding.head is None else self._embedding.head(vectors)
-
-
 class EmbeddingExecutor:
-    """Embeds whole texts in one pass."""
+    """Embeds whole texts in one pass. The vectors belong to the caller: no later pass overwrites them."""
 
     def __init__(self, embedding: TextEmbedding, record: bool = True) -> None:
-        self._embed = Embed(embedding, record)
-        self._takes_pairs = embedding.takes_pairs
+        self._embedding = embedding
+        self._recorded = Recorded(embedding.forward(), record)
 
     def submit(self, plan: StepPlan) -> DoneHandle:
         begun = time.perf_counter()
@@ -56,13 +28,21 @@ class EmbeddingExecutor:
         np.cumsum(plan.counts, out=starts[1:])
         ids = torch.tensor([token for request in plan.requests for token in request.prompt], dtype=torch.int32)
         positions = np.concatenate([np.arange(count, dtype=np.int32) for count in plan.counts])
-        types = self._token_types(plan) if self._takes_pairs else None
+        inputs = {"token_ids": ids, "positions": torch.from_numpy(positions), "seq_start": torch.from_numpy(starts)}
+        if self._embedding.takes_pairs:
+            inputs["token_types"] = self._token_types(plan)
         built = time.perf_counter()
-        vectors = self._embed(ids, torch.from_numpy(positions), torch.from_numpy(starts), types)
+        vectors = self.embed(inputs)
         timings = {"build": built - begun, "run": time.perf_counter() - built}
-        result = StepResult([], outputs=list(vectors.unbind(0)), timings=timings)
-        result.native_seconds = self._embed.native_seconds
-        return DoneHandle(result)
+        native_seconds = 0.0 if self.program is None else self.program.native_seconds
+        outputs = list(vectors.unbind(0))
+        return DoneHandle(StepResult([], outputs=outputs, timings=timings, native_seconds=native_seconds))
+
+    def embed(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Vectors of texts laid end to end, by the program where the forward can be recorded."""
+        program = self.program
+        vectors = self._embedding.embed(**inputs) if program is None else program.run(inputs)
+        return vectors if self._embedding.head is None else self._embedding.head(vectors)
 
     @staticmethod
     def _token_types(plan: StepPlan) -> Tensor:
@@ -73,7 +53,7 @@ class EmbeddingExecutor:
     @property
     def program(self) -> Program | None:
         """The recorded forward, if it can be recorded."""
-        return self._embed.recorded.program()
+        return self._recorded.program()
 
     def close(self) -> None:
         pass

@@ -13,22 +13,20 @@ from antiphon.errors import CheckpointError
 from antiphon.layers.encoder import NORM_EPS, EncoderBlock
 from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
+from antiphon.models.base.detector import DetectorModel
+from antiphon.models.base.model import Task
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 
 NUM_HEADS = 4
-STEP_LETTERS = 256  # of the words in one step
 
 
-class LetterToSound(Model):
+class LetterToSound(DetectorModel):
     """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
 
     architectures = ("letter-to-sound",)
     task = Task.PHONEMIZE
-    takes_compute_type = False
-    vocabulary = VocabularyKind.NONE
+    step_size = 256  # letters
 
     def __init__(self, source: Source, letters: list[str], phonemes: list[str]) -> None:
         tensors = source.checkpoint.tensors()
@@ -63,16 +61,12 @@ class LetterToSound(Model):
         assert letters is not None and phonemes is not None
         return cls(Source(checkpoint), letters, phonemes)
 
-    def parts(self) -> tuple[Part, ...]:
-        size, run = (lambda word: max(1, len(word))), self._pronounce_all
-        return (Detector(type(self).__name__, step_size=STEP_LETTERS, size=size, run=run),)
-
-    def weight_rules(self) -> WeightRules:
-        return WeightRules(can_quantize=False)
+    def input_size(self, given: str) -> int:
+        return max(1, len(given))
 
     @torch.inference_mode()
-    def _pronounce_all(self, words: Sequence[str]) -> list[str | None]:
-        return [self.pronounce(word) for word in words]
+    def detect(self, inputs: Sequence[str]) -> list[str | None]:
+        return [self.pronounce(word) for word in inputs]
 
     def forward(self, letters: Tensor) -> Tensor:
         """Scores [T * slots, classes] of a word's letters [T]."""

@@ -18,8 +18,8 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.errors import UnsupportedError
 from antiphon.layers.module import Module
-from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
+from antiphon.models.base.detector import DetectorModel
+from antiphon.models.base.model import Task
 from antiphon.ops import LSTMWeights
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -94,15 +94,12 @@ class VoiceInput:
     final: bool = False
 
 
-class SileroVAD(Model):
+class SileroVAD(DetectorModel):
     """Chunks of sound in, the probability of speech in each out."""
 
     architectures = ("silero-vad",)
     task = Task.VOICE_ACTIVITY
-    takes_compute_type = False
-    vocabulary = VocabularyKind.NONE
-    vocab_size = 0
-    max_positions = 0
+    step_size = _BLOCK_CHUNKS
 
     def __init__(self, window: int, source: Source) -> None:
         self.window = window
@@ -135,20 +132,14 @@ class SileroVAD(Model):
             raise UnsupportedError(f"silero-vad with spectra of {window} points; known: {', '.join(map(str, RATES))}")
         return cls(window, Source(checkpoint))
 
-    def parts(self) -> tuple[Part, ...]:
-        return (Detector(type(self).__name__, step_size=_BLOCK_CHUNKS, size=self._size, run=self._run),)
-
-    def weight_rules(self) -> WeightRules:
-        return WeightRules(can_quantize=False)
-
     def weight_bytes(self) -> int:
         recurrent = (self.lstm.input, self.lstm.hidden, self.lstm.input_bias, self.lstm.hidden_bias)
         return super().weight_bytes() + sum(tensor.nbytes for tensor in recurrent)
 
-    def _size(self, given: VoiceInput) -> int:
+    def input_size(self, given: VoiceInput) -> int:
         return max(1, len(given.samples) // self.chunk)
 
-    def _run(self, inputs: Sequence[VoiceInput]) -> list[Floats]:
+    def detect(self, inputs: Sequence[VoiceInput]) -> list[Floats]:
         return voice_probabilities(
             self,
             [given.samples for given in inputs],

@@ -19,8 +19,9 @@ from antiphon.audio.samples import Floats
 from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
+from antiphon.models.base.detector import DetectorModel
+from antiphon.models.base.model import Task
+from antiphon.models.base.parts import WeightRules
 from antiphon.models.whisper_encoder import NORM_EPS, EncoderSizes, WhisperEncoder
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -30,7 +31,6 @@ from antiphon.weights.weight import Weight
 HEAD_DIM = 64
 #: Added to the variance of the waveform, as Whisper's feature extractor does.
 VARIANCE_EPS = 1e-7
-STEP_LOOKS = 8  # inputs in one step
 
 _KEYS = re.compile(r"encoder\.layers\.(\d+)\.self_attn\.k_proj\.weight")
 _LAYER_PRODUCTS = 6  # query, key, value, output, and two of the MLP
@@ -75,15 +75,12 @@ class Classifier(Module):
         return ops.activate(self.out(x), "sigmoid")
 
 
-class SmartTurn(Model):
+class SmartTurn(DetectorModel):
     """The end of a person's turn so far, as samples at 16 kHz → the probability that the turn is complete."""
 
     architectures = ("smart-turn",)
     task = Task.END_OF_TURN
-    takes_compute_type = False
-    vocabulary = VocabularyKind.NONE
-    vocab_size = 0
-    max_positions = 0
+    step_size = 8
 
     def __init__(self, sizes: EncoderSizes, source: Source) -> None:
         self.num_mels = sizes.num_mels
@@ -110,9 +107,6 @@ class SmartTurn(Model):
         )
         return cls(sizes, Source(checkpoint, _file_name))
 
-    def parts(self) -> tuple[Part, ...]:
-        return (Detector(type(self).__name__, step_size=STEP_LOOKS, size=lambda _: 1, run=self.probabilities),)
-
     def weight_rules(self) -> WeightRules:
         return WeightRules(can_quantize=False, fast_type=TensorType.I8)
 
@@ -129,9 +123,9 @@ class SmartTurn(Model):
         return self.classifier(self.pool(self.encoder(features, seq_start), seq_start))
 
     @torch.inference_mode()
-    def probabilities(self, sounds: Sequence[Floats]) -> list[float]:
+    def detect(self, inputs: Sequence[Floats]) -> list[float]:
         """Of each sound, 16 kHz of any length, the probability that its speaker has finished."""
-        features = torch.from_numpy(np.stack([self.features(samples) for samples in sounds]))
-        seq_start = torch.arange(len(sounds) + 1, dtype=torch.int32) * self.num_states
+        features = torch.from_numpy(np.stack([self.features(samples) for samples in inputs]))
+        seq_start = torch.arange(len(inputs) + 1, dtype=torch.int32) * self.num_states
         found: list[float] = self.forward(features, seq_start)[:, 0].tolist()
         return found

@@ -70,7 +70,7 @@ def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
                     start = decision.start
                 case Look():
                     asked, answered_at = decision, position + ANSWER_FRAMES * voice.chunk
-                    [answer] = end_of_turn.probabilities([sound[max(start, position - LOOK_SAMPLES) : position]])
+                    [answer] = end_of_turn.detect([sound[max(start, position - LOOK_SAMPLES) : position]])
                 case Completed():
                     found.append(HeardTurn(_ms(start), _ms(decision.end), _ms(position - decision.end)))
     return found

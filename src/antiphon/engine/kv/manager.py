@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from antiphon.engine.kv.arena import SlabArena
@@ -83,18 +84,12 @@ class KVManager:
     def max_tokens_alone(self, cross_tokens: int = 0) -> int:
         """The longest request that the whole arena could hold, were it alone."""
         if cross_tokens not in self._room:
-            self._room[cross_tokens] = self._longest(cross_tokens)
+            self._room[cross_tokens] = self._most(1 << 30, lambda length: self.slabs_for(length, cross_tokens))
         return self._room[cross_tokens]
 
-    def _longest(self, cross_tokens: int) -> int:
-        if self.slabs_for(1, cross_tokens) > self.arena.num_slabs:
-            return 0
-        low, high = 1, 1 << 30
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.slabs_for(middle, cross_tokens) <= self.arena.num_slabs
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+    def _most(self, limit: int, slabs: Callable[[int], int]) -> int:
+        """The largest number from 0 to `limit` that needs no more slabs than the arena has."""
+        return bisect_right(range(1, limit + 1), self.arena.num_slabs, key=slabs)
 
     def capacity(self, request: Request) -> int:
         """Tokens that the request's blocks have slots for."""
@@ -114,13 +109,9 @@ class KVManager:
     def num_fitting(self, num_tokens: int, cross_tokens: int = 0) -> int:
         """Requests of so many computed tokens that the whole arena holds at once, none of which share a prefix."""
         held = self.held_blocks(num_tokens, cross_tokens)
-        low, high = 0, self.arena.num_slabs * max(pool.blocks_per_slab for pool in self.pools)
-        while low < high:
-            middle = (low + high + 1) // 2
-            pairs = zip(held, self.pools, strict=True)
-            slabs = sum(-(-middle * blocks // pool.blocks_per_slab) for blocks, pool in pairs)
-            low, high = (middle, high) if slabs <= self.arena.num_slabs else (low, middle - 1)
-        return low
+        pairs = [(blocks, pool.blocks_per_slab) for blocks, pool in zip(held, self.pools, strict=True)]
+        limit = self.arena.num_slabs * max(size for _, size in pairs)
+        return self._most(limit, lambda count: sum(-(-count * blocks // size) for blocks, size in pairs))
 
     def usage(self) -> KVUsage:
         counts = [pool.counts() for pool in self.pools]

@@ -14,6 +14,12 @@ from antiphon.engine.sampling_params import SamplingParams
 #: The time of a token of a prompt as a part of a pass, before one has been measured.
 FIRST_PROMPT_SHARE = 0.1
 
+#: The sampling settings that a drafted token depends on.
+DRAFT_SETTINGS = (
+    "temperature", "top_k", "top_p", "min_p", "typical_p", "logit_bias", "allowed_tokens", "banned_tokens", "seed",
+    "max_tokens",
+)  # fmt: skip
+
 
 @dataclass(slots=True, eq=False)
 class Twin:
@@ -168,19 +174,7 @@ class DraftModel:
 
 def _twin_of(request: Request, model: str) -> Request:
     """The request with what a drafted token depends on. Its tokens are the same list."""
-    params = request.params
-    settings = SamplingParams(
-        temperature=params.temperature,
-        top_k=params.top_k,
-        top_p=params.top_p,
-        min_p=params.min_p,
-        typical_p=params.typical_p,
-        logit_bias=params.logit_bias,
-        allowed_tokens=params.allowed_tokens,
-        banned_tokens=params.banned_tokens,
-        seed=params.seed,
-        max_tokens=params.max_tokens,
-    )
+    settings = SamplingParams(**{name: getattr(request.params, name) for name in DRAFT_SETTINGS})
     twin = Request(request.id, model, request.prompt, settings, cache_salt=request.cache_salt)
     twin.tokens = request.tokens
     return twin

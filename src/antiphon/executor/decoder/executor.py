@@ -7,7 +7,7 @@ from functools import partial
 
 from torch import Tensor
 
-from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
+from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.decoder.decode_step import DecodeStep
 from antiphon.executor.decoder.forward import Forward
@@ -15,9 +15,9 @@ from antiphon.executor.handle import DoneHandle, ForwardHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.sampler import Sampler
 from antiphon.executor.step_batch import StepBatch, build_step, has_adapters
+from antiphon.executor.swap import SwapPool
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import KVCache
-from antiphon.ops.cache import OFFSET_UNIT
 from antiphon.ops.native.program import Program
 
 
@@ -46,12 +46,12 @@ class DecoderExecutor:
         self._rows = RowStore(max_rows, layouts, lengths)
         self._sampler = Sampler(self._rows, vocab_size)
         self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
-        self._swapped: dict[str, list[Tensor]] = {}
+        self._swap = SwapPool(cache.arena)
 
     def submit(self, plan: StepPlan) -> DoneHandle | ForwardHandle:
         """Run the forward pass now."""
         begun = time.perf_counter()
-        self._move(plan)
+        self._swap.move(plan)
         self._rows.apply(plan)
         self._sampler.set_up(plan)
         fill_cross(plan, self._decoder.cross, self._cache)
@@ -87,31 +87,10 @@ class DecoderExecutor:
             self._decode_steps[adapted] = DecodeStep(program, self._forward, self._rows, vocab_size, adapted)
         return self._decode_steps[adapted]
 
-    def _span(self, entry: int, num_bytes: int) -> Tensor:
-        return self._cache.arena[entry * OFFSET_UNIT : entry * OFFSET_UNIT + num_bytes]
-
-    def _move(self, plan: StepPlan) -> None:
-        """Copy blocks within the arena and to and from swap memory, in the order of the plan."""
-        for move in plan.moves:
-            if isinstance(move, BlockCopy):
-                self._span(move.target, move.num_bytes).copy_(self._span(move.source, move.num_bytes))
-            elif isinstance(move, SwapOut):
-                self._swapped[move.key] = [self._span(*span).clone() for span in move.spans]
-            else:
-                saved = self._swapped.pop(move.key)
-                for span, data in zip(move.spans, saved, strict=True):
-                    self._span(*span).copy_(data)
-        for key in plan.dropped_keys:
-            self._swapped.pop(key, None)
-
     @property
     def program(self) -> Program | None:
         """The recorded forward, if it can be recorded."""
         return self._forward.recorded.program()
 
-    @property
-    def swapped_bytes(self) -> int:
-        return sum(data.numel() for saved in self._swapped.values() for data in saved)
-
     def close(self) -> None:
-        self._swapped.clear()
+        self._swap.clear()

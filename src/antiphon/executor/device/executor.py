@@ -26,12 +26,12 @@ from antiphon.executor.device.graphs import Chain, DecodeGraphs
 from antiphon.executor.device.one_shot import on_stream, wait_for, wait_for_loading
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
-from antiphon.executor.device.swap import SwapPool
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.recorded import make_recording
 from antiphon.executor.sampling.sampler import Drawn, DrawnTokens, Sampler
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import decode_entries, has_adapters, logit_rows_of
+from antiphon.executor.swap import SwapPool
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
@@ -308,10 +308,6 @@ class DeviceExecutor:
     def num_decode_steps(self) -> int:
         """Sizes of decode steps that were lowered to kernels, which graphs launch on a GPU."""
         return 0 if self._graphs is None else self._graphs.num_steps
-
-    @property
-    def swapped_bytes(self) -> int:
-        return self._swap.num_bytes
 
     def close(self) -> None:
         """Free graphs, rows and swapped blocks; the device has finished before."""

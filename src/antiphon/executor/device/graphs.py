@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,18 +130,19 @@ class DecodeGraphs:
 
     def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:
         """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
-        last = 0
-        for count, splits in decode_sizes(self._max_rows, self._kv_heads, max_tokens):
-            for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
-                yield count, self._lower(count, splits, draw).variants()
-            last = count
+        return self._variants(decode_sizes(self._max_rows, self._kv_heads, max_tokens), is_chained=False)
 
     def chained_variants(self, max_tokens: int) -> Iterator[Variant]:
         """Kernels of steps with drafts."""
+        sizes = chained_sizes(self.chained_rows, self._kv_heads, max_tokens)
+        for _, variants in self._variants(sizes, is_chained=True):
+            yield from variants
+
+    def _variants(self, sizes: Iterable[tuple[int, int]], is_chained: bool) -> Iterator[tuple[int, list[Variant]]]:
         last = 0
-        for count, splits in chained_sizes(self.chained_rows, self._kv_heads, max_tokens):
-            for draw in (Draw.PLAIN,) if count == last else Draw:
-                yield from self._lower(count, splits, draw, is_chained=True).variants()
+        for count, splits in sizes:
+            for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
+                yield count, self._lower(count, splits, draw, is_chained).variants()
             last = count
 
     def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> LoweredDecodeStep:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,7 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
     """Tensors [B, …] or [B, T, …] concatenated along the first dimension, padded to the longest."""
     if parts[0].dim() < 2 or len({part.shape[1] for part in parts}) == 1:
         return torch.cat(list(parts))
-    out = parts[0].new_zeros(sum(map(len, parts)), max(part.shape[1] for part in parts), *parts[0].shape[2:])
-    row = 0
-    for part in parts:
-        out[row : row + len(part), : part.shape[1]] = part
-        row += len(part)
-    return out
+    return pad_sequence([row for part in parts for row in part], batch_first=True)
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:

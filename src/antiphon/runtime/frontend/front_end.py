@@ -278,9 +278,9 @@ class FrontEnd:
     def _record(self, record: TranscriptRecord | SpeechRecord) -> None:
         telemetry = self._core.telemetry
         if isinstance(record, SpeechRecord):
-            self._loop.call(lambda: telemetry.add_speech(record))
+            self._loop.call(lambda: telemetry.speeches.append(record))
         else:
-            self._loop.call(lambda: telemetry.add_transcript(record))
+            self._loop.call(lambda: telemetry.transcripts.append(record))
 
     def sampling_defaults(self, model: str | None = None, **given: Any) -> SamplingParams:
         """How the model's own files ask to be sampled, else temperature 0.7 and top_p 0.95; `given` fields come first.

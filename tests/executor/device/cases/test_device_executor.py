@@ -58,7 +58,7 @@ def check(device: Device, make: Make, draws: set[Draw] | None = None, **options:
         assert texts == list(answer[:-1]), made.id
         # Tensor cores round fp32 factors.
         assert readings == pytest.approx(answer[-1], abs=2e-3 if device.is_cpu else 5e-2), made.id
-    assert executor.swapped_bytes == 0
+    assert executor._swap.num_bytes == 0
     assert executor._graphs is not None
     assert draws is None or {key.draw for key in executor._graphs._steps} == draws
     executor.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from antiphon.engine.plan import BlockCopy, StepPlan, SwapIn, SwapOut
-from antiphon.executor.device.swap import SwapPool
+from antiphon.executor.swap import SwapPool
 from antiphon.ops import allocate_arena
 from antiphon.ops.cache import OFFSET_UNIT
 

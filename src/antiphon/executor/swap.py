@@ -10,7 +10,7 @@ from antiphon.ops.cache import OFFSET_UNIT
 
 
 class SwapPool:
-    """Copies run in the order of the plans, on the current stream: none of them is waited for."""
+    """Copies run in the order of the plans; on a GPU on the current stream, and none of them is waited for."""
 
     def __init__(self, arena: Tensor) -> None:
         self._arena = arena
