@@ -126,9 +126,10 @@ class SentencePieceTokenizer(VocabularyTokenizer):
     def _encode_word(self, word: str) -> list[int]:
         """Merge the characters of `word` until no neighbours form a piece, and look the pieces up."""
         ids: list[int] = []
-        for piece in merged(word, self._priorities.get):
-            if piece in self._priorities:
-                ids.append(self.vocabulary.ids[piece])
+        priorities, known = self._priorities, self.vocabulary.ids
+        for piece in merged(word, priorities.get):
+            if piece in priorities:
+                ids.append(known[piece])
             else:
                 self._append_bytes(ids, piece)
         return ids
