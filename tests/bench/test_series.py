@@ -103,12 +103,12 @@ def test_requests_in_flight_against_counting_them() -> None:
     bins = Bins(begin, end, 16)
     changes = [(one, 1) for one, _ in spans] + [(other, -1) for _, other in spans]
     mean, least, most = in_flight(bins, changes)
-    for place in range(16):
-        times = begin + (place + (np.arange(2000) + 0.5) / 2000) * bins.width
+    for index in range(16):
+        times = begin + (index + (np.arange(2000) + 0.5) / 2000) * bins.width
         counts = [sum(one <= moment < other for one, other in spans) for moment in times]
-        assert mean[place] == pytest.approx(np.mean(counts), abs=0.02)
-        assert least[place] <= min(counts) and most[place] >= max(counts)
-        assert least[place] >= min(counts) - 2 and most[place] <= max(counts) + 2
+        assert mean[index] == pytest.approx(np.mean(counts), abs=0.02)
+        assert least[index] <= min(counts) and most[index] >= max(counts)
+        assert least[index] >= min(counts) - 2 and most[index] <= max(counts) + 2
     assert sum(mean) * bins.width == pytest.approx(sum(other - one for one, other in spans), rel=1e-3)
 
 

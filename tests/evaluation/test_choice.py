@@ -22,7 +22,7 @@ QUESTIONS = [
 def transformers_sum(model: Any, context: list[int], whole: list[int]) -> float:
     with torch.no_grad():
         logprobs = model(torch.tensor([whole])).logits[0].log_softmax(-1)
-    return sum(float(logprobs[place - 1, whole[place]]) for place in range(len(context), len(whole)))
+    return sum(float(logprobs[index - 1, whole[index]]) for index in range(len(context), len(whole)))
 
 
 def test_choices_are_scored_as_by_transformers(tiny_llama: Path) -> None:

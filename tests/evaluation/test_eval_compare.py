@@ -21,14 +21,14 @@ LABELS = ("before", "after")
 
 def choice_result(correct: list[float], total: int | None = None) -> dict[str, Any]:
     items = [
-        ItemResult(str(place), {"correct": one, "correct_per_byte": one, "logprobs": [-1.0, -2.0]})
-        for place, one in enumerate(correct)
+        ItemResult(str(index), {"correct": one, "correct_per_byte": one, "logprobs": [-1.0, -2.0]})
+        for index, one in enumerate(correct)
     ]
     return result_of(Choice(), "model", TaskRun(items, total or len(items), 1.0), {"kv": "int8"}, "data", {})
 
 
 def perplexity_result(nll: list[float], tokens: int = 10) -> dict[str, Any]:
-    items = [ItemResult(str(place), {"nll": one, "tokens": tokens, "bytes": 40}) for place, one in enumerate(nll)]
+    items = [ItemResult(str(index), {"nll": one, "tokens": tokens, "bytes": 40}) for index, one in enumerate(nll)]
     return result_of(Perplexity(), "model", TaskRun(items, len(items), 1.0), {}, "data", {})
 
 
@@ -45,7 +45,7 @@ def test_the_p_value_is_that_of_the_sign_test() -> None:
 
 
 def test_a_lower_perplexity_is_better() -> None:
-    nll = [20.0 + place for place in range(12)]
+    nll = [20.0 + index for index in range(12)]
     comparison = compare(perplexity_result(nll), perplexity_result([x - 3 for x in nll]), Perplexity.metrics, LABELS)
     row = comparison.rows[0]
     assert [one.metric.name for one in comparison.rows] == ["perplexity", "bits per byte"]

@@ -21,7 +21,7 @@ REFERENCES = [["the cat sat on the mat"], ["the dog barked at a postman", "a dog
 
 def results(task: Generation) -> list[ItemResult]:
     pairs = zip(OUTPUTS, REFERENCES, strict=True)
-    return [ItemResult(str(place), task.score(*pair)) for place, pair in enumerate(pairs)]
+    return [ItemResult(str(index), task.score(*pair)) for index, pair in enumerate(pairs)]
 
 
 def value(task: Generation, name: str) -> float:
@@ -33,7 +33,7 @@ def test_bleu_and_chrf_are_those_of_the_whole() -> None:
     import sacrebleu
 
     streams: list[list[str | None]] = [
-        [own[place] if place < len(own) else None for own in REFERENCES] for place in (0, 1)
+        [own[index] if index < len(own) else None for own in REFERENCES] for index in (0, 1)
     ]
     task = Translate()
     assert value(task, "BLEU") == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, streams).score)  # type: ignore[arg-type]

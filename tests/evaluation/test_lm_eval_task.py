@@ -95,7 +95,7 @@ def subject(model: Path) -> Iterator[Subject]:
 
 @pytest.fixture(scope="module")
 def theirs(model: Path) -> Any:
-    """lm-eval's own model. It has as many places for tokens as ours leaves for prompts."""
+    """lm-eval's own model. It has as many positions for tokens as ours leaves for prompts."""
     from lm_eval.models.huggingface import HFLM
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 

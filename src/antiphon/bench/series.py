@@ -48,12 +48,12 @@ class Curve(msgspec.Struct, frozen=True):
 
     def at(self, share: float) -> float:
         """The value that this part of all values does not exceed."""
-        place = share * (self.count - 1)
-        above = min(bisect_left(self.ranks, place), len(self.ranks) - 1)
+        position = share * (self.count - 1)
+        above = min(bisect_left(self.ranks, position), len(self.ranks) - 1)
         below = max(0, above - 1)
         distance = self.ranks[above] - self.ranks[below]
         return self.ms[below] + (self.ms[above] - self.ms[below]) * (
-            (place - self.ranks[below]) / distance if distance else 0.0
+            (position - self.ranks[below]) / distance if distance else 0.0
         )
 
     def share_within(self, ms: float) -> float:
@@ -115,8 +115,8 @@ def kept_ranks(count: int) -> list[int]:
         for step in range(PER_DECADE, int(math.log10(last) * PER_DECADE))
     }
     for percent in PERCENTILES:
-        place = last * percent / 100
-        kept |= {math.floor(place), math.ceil(place)}
+        position = last * percent / 100
+        kept |= {math.floor(position), math.ceil(position)}
     return sorted(kept)
 
 
@@ -152,10 +152,10 @@ def request_timeline(records: Sequence[MeasuredRequest]) -> Timeline | None:
         times = record.arrival_times or [record.ended]
         counts = record.tokens_per_arrival() or [record.num_output_tokens]
         for moment, count in zip(times, counts, strict=True):
-            tokens[bins.place(moment)] += count
+            tokens[bins.index(moment)] += count
     for record in records:
         if record.error is not None:
-            failed[bins.place(record.ended)] += 1
+            failed[bins.index(record.ended)] += 1
     begins, ends = [(record.started, 1) for record in records], [(record.ended, -1) for record in records]
     mean, least, most = in_flight(bins, begins + ends)
     return Timeline(bins.width, tokens, mean, least, most, failed if any(failed) else [])
@@ -169,19 +169,19 @@ class Bins:
         self.count = count
         self.width = (end - start) / count
 
-    def place(self, moment: float) -> int:
+    def index(self, moment: float) -> int:
         return min(self.count - 1, max(0, int((moment - self.start) / self.width)))
 
     def spread(self, numbers: list[float], amount: float, begin: float, end: float) -> None:
         """Add an amount that was worked off evenly between two times."""
-        first, last = self.place(begin), self.place(end)
+        first, last = self.index(begin), self.index(end)
         if first == last or end <= begin:
             numbers[last] += amount
             return
-        for place in range(first, last + 1):
-            low = begin if place == first else self.start + place * self.width
-            high = end if place == last else self.start + (place + 1) * self.width
-            numbers[place] += amount * (high - low) / (end - begin)
+        for index in range(first, last + 1):
+            low = begin if index == first else self.start + index * self.width
+            high = end if index == last else self.start + (index + 1) * self.width
+            numbers[index] += amount * (high - low) / (end - begin)
 
 
 def num_bins(tokens: int) -> int:
@@ -203,10 +203,10 @@ def in_flight(bins: Bins, changes: Iterable[tuple[float, int]]) -> tuple[list[fl
     for moment, later in pairwise(sorted(by_moment)):
         open_now += by_moment[moment]
         bins.spread(mean, open_now * (later - moment), moment, later)
-        last = bins.place(later)
+        last = bins.index(later)
         if last and later <= bins.start + last * bins.width:
             last -= 1  # it ends where the next interval begins
-        for place in range(bins.place(moment), last + 1):
-            least[place] = min(least[place], open_now)
-            most[place] = max(most[place], open_now)
+        for index in range(bins.index(moment), last + 1):
+            least[index] = min(least[index], open_now)
+            most[index] = max(most[index], open_now)
     return [round(value / bins.width, DIGITS) for value in mean], least, most

@@ -27,12 +27,12 @@ class Line:
         return str(self.fields.get("id", self.number))
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file and the line, for errors."""
         return f"{self.source}:{self.number}"
 
     def error(self, problem: str) -> InvalidRequestError:
-        return InvalidRequestError(f"{self.place}: {problem}")
+        return InvalidRequestError(f"{self.location}: {problem}")
 
     def has(self, name: str) -> bool:
         return self.fields.get(name) is not None

@@ -31,7 +31,7 @@ class EngineLM(TemplateLM):
         super().__init__()
         self._subject = subject
         self._tokenizer = subject.loaded.tokenizer
-        #: Tokens before the last one of a prompt; another place is for the token that every request generates.
+        #: Tokens before the last one of a prompt; another position is for the token that every request generates.
         self.max_length = subject.loaded.model.max_positions - 2
 
     # -- tokens -------------------------------------------------------------------------------------------------

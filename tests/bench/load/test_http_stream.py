@@ -1,4 +1,4 @@
-"""The HTTP client: answers cut at every place, the three kinds of body, wrong answers."""
+"""The HTTP client: answers cut at every position, the three kinds of body, wrong answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def exchange(pieces: list[bytes], times: int = 1, timeout: float = 60.0) -> list
 @pytest.mark.parametrize("answer", [CHUNKED, COUNTED, TO_THE_END, INTERIM], ids=["chunked", "counted", "end", "100"])
 def test_bodies_cut_anywhere(answer: bytes) -> None:
     for size in (1, 2, 3, 7, 50, len(answer)):
-        pieces = [answer[place : place + size] for place in range(0, len(answer), size)]
+        pieces = [answer[index : index + size] for index in range(0, len(answer), size)]
         for got in exchange(pieces, times=2):
             assert (got.status, got.content) == (200, b"abc0123456789")
 

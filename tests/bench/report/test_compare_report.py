@@ -69,7 +69,7 @@ def test_files_of_several_loads_have_a_line_each() -> None:
 
 def test_single_runs_at_different_loads_are_one_line() -> None:
     runs = [result(records(20), Arrivals(concurrency=count)) for count in (1, 2, 4)]
-    page = report(*[(f"run{place}", [run]) for place, run in enumerate(runs)])
+    page = report(*[(f"run{index}", [run]) for index, run in enumerate(runs)])
     assert [round(x, 1) for x, _ in page.plot("load-tokens").lines()[0]] == [1, 2, 4]
 
 

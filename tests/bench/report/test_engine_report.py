@@ -75,7 +75,7 @@ def test_the_tokens_of_a_step_are_spread_over_its_time() -> None:
 
 
 def test_a_run_with_more_steps_than_are_kept_has_no_timeline() -> None:
-    steps = [step(float(place), 1.0, 1, 0, 1) for place in range(MAX_STEPS)]
+    steps = [step(float(index), 1.0, 1, 0, 1) for index in range(MAX_STEPS)]
     assert step_timeline(steps, 0.0, float(MAX_STEPS)) is None
     assert step_timeline(steps[1:], 0.0, float(MAX_STEPS)) is not None
     assert step_timeline([], 0.0, 1.0) is None

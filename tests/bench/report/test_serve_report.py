@@ -146,8 +146,8 @@ def test_loads_far_apart_are_on_a_logarithmic_axis() -> None:
 
 def failed(count: int) -> list[MeasuredRequest]:
     return [
-        MeasuredRequest(1.0 + place, 1.0 + place, 2.0 + place, error="http_429", message="too many")
-        for place in range(count)
+        MeasuredRequest(1.0 + index, 1.0 + index, 2.0 + index, error="http_429", message="too many")
+        for index in range(count)
     ]
 
 

@@ -33,8 +33,8 @@ def pairs(seed: int) -> tuple[list[str], list[str]]:
     for sentence in SENTENCES:
         words = sentence.lower().split()
         for _ in range(source.randrange(5)):
-            place = source.randrange(len(words))
-            words[place : place + 1] = source.choice([[], ["um", words[place]], ["house"], [words[place][:-1]]])
+            index = source.randrange(len(words))
+            words[index : index + 1] = source.choice([[], ["um", words[index]], ["house"], [words[index][:-1]]])
         heard.append(" ".join(words))
     return list(SENTENCES), heard
 

@@ -35,8 +35,8 @@ def corpus(seed: int, count: int = 30, most: int = 1) -> tuple[list[str], list[l
 def changed(sentence: str, source: random.Random) -> str:
     words = sentence.split()
     for _ in range(source.randrange(5)):
-        place = source.randrange(len(words))
-        words[place : place + 1] = source.choice([[], [words[place]] * 2, ["house"], [words[place].upper()]])
+        index = source.randrange(len(words))
+        words[index : index + 1] = source.choice([[], [words[index]] * 2, ["house"], [words[index].upper()]])
         words = words or ["house"]
     return " ".join(words)
 
@@ -69,7 +69,7 @@ def test_chrf_is_sacrebleus(word_order: int) -> None:
 def test_items_may_have_different_numbers_of_references() -> None:
     predictions, references = corpus(8, most=3)
     assert {len(own) for own in references} == {1, 2, 3}
-    streams = [[own[place] if place < len(own) else None for own in references] for place in range(3)]
+    streams = [[own[index] if index < len(own) else None for own in references] for index in range(3)]
     assert bleu(predictions, references).value == sacrebleu.corpus_bleu(predictions, streams).score
     assert chrf(predictions, references).value == sacrebleu.corpus_chrf(predictions, streams).score
 

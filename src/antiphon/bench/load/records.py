@@ -62,12 +62,12 @@ class MeasuredRequest:
         if spare <= 0 or not counts:
             return counts
         characters = self.arrival_characters
-        heap = [(-characters[place] / count, place) for place, count in enumerate(counts)]
+        heap = [(-characters[index] / count, index) for index, count in enumerate(counts)]
         heapq.heapify(heap)
         for _ in range(spare):
-            _, place = heap[0]
-            counts[place] += 1
-            heapq.heapreplace(heap, (-characters[place] / counts[place], place))
+            _, index = heap[0]
+            counts[index] += 1
+            heapq.heapreplace(heap, (-characters[index] / counts[index], index))
         return counts
 
     @property

@@ -43,7 +43,7 @@ def _write_vocabulary(folder: Path, size: int) -> None:
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     numbers = [f"Ġ{number}" for number in range(size - len(alphabet) - 1)]
-    vocabulary = {token: place for place, token in enumerate([*alphabet, *numbers])}
+    vocabulary = {token: index for index, token in enumerate([*alphabet, *numbers])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -110,7 +110,7 @@ class RandomCheckpoint(Checkpoint):
         return self._tensors[name]
 
     def _values(self, count: int) -> Tensor:
-        """Normal values: those of the pool from a random place on, again and again."""
+        """Normal values: those of the pool from a random position on, again and again."""
         values = torch.empty(count, dtype=torch.bfloat16)
         start = int(torch.randint(POOL, (1,), generator=self._generator))
         pool, whole = self._pool.roll(-start), count // POOL

@@ -88,4 +88,4 @@ def file_labels(paths: Sequence[Path]) -> list[str]:
     for labels in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
         if len(set(labels)) == len(labels):
             return labels
-    return [f"{path} ({place})" for place, path in enumerate(paths, 1)]
+    return [f"{path} ({index})" for index, path in enumerate(paths, 1)]

@@ -15,13 +15,13 @@ def recall(ranked: Sequence[Hashable], relevant: Collection[Hashable], k: int) -
 
 
 def reciprocal_rank(ranked: Sequence[Hashable], relevant: Collection[Hashable]) -> float:
-    """One over the place of the first relevant document; 0 where there is none. Its mean over queries is MRR."""
+    """One over the rank of the first relevant document; 0 where there is none. Its mean over queries is MRR."""
     _check(relevant, 1)
-    return next((1 / place for place, document in enumerate(ranked, 1) if document in relevant), 0.0)
+    return next((1 / rank for rank, document in enumerate(ranked, 1) if document in relevant), 0.0)
 
 
 def ndcg(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
-    """nDCG of the first `k`: gains over the logarithm of their places, divided by those of the best ranking.
+    """nDCG of the first `k`: gains over the logarithm of their ranks, divided by those of the best ranking.
 
     Documents without a gain count as 0.
     """
@@ -31,7 +31,7 @@ def ndcg(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) ->
 
 
 def _discounted(gains: Sequence[float]) -> float:
-    return sum(gain / math.log2(place + 1) for place, gain in enumerate(gains, 1))
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
 def _check(relevant: Collection[Hashable], k: int) -> None:

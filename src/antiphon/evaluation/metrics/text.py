@@ -44,7 +44,7 @@ def _corpus_score(corpus: Any, sentence: Any, predictions: Sequence[str], refere
     """sacrebleu keeps counts for each item and computes the score from their sums. Its own bootstrap does the same."""
     _check(predictions, references)
     most = max(len(own) for own in references)
-    streams = [[own[place] if place < len(own) else None for own in references] for place in range(most)]
+    streams = [[own[index] if index < len(own) else None for own in references] for index in range(most)]
     rows = corpus._extract_corpus_statistics(predictions, streams)
     items = [
         float(sentence.sentence_score(text, list(own)).score) for text, own in zip(predictions, references, strict=True)

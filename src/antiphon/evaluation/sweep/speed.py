@@ -62,7 +62,7 @@ def _is_good(answer: Completion, objectives: Objectives) -> bool:
 
 
 def pieces(tokens: Sequence[int], count: int, length: int) -> list[list[int]]:
-    """As many pieces of the text, from places spread over it; a short text is repeated.
+    """As many pieces of the text, from positions spread over it; a short text is repeated.
 
     No two begin alike unless the text repeats itself.
     """
@@ -70,4 +70,4 @@ def pieces(tokens: Sequence[int], count: int, length: int) -> list[list[int]]:
     while len(text) < length + count:
         text += tokens
     step = max(1, (len(text) - length) // count)
-    return [text[place * step : place * step + length] for place in range(count)]
+    return [text[index * step : index * step + length] for index in range(count)]

@@ -13,13 +13,13 @@ from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric
 
 @dataclass(frozen=True)
 class ChoiceQuestion:
-    """`place` is where it comes from, for errors."""
+    """Errors name the `source`."""
 
     id: str
     text: str
     choices: list[str]
     answer: int
-    place: str = ""
+    source: str = ""
 
 
 class Choice(EvaluationTask[ChoiceQuestion]):
@@ -35,7 +35,7 @@ class Choice(EvaluationTask[ChoiceQuestion]):
         Metric("accuracy per byte", ("correct_per_byte",), unit="%"),
     )
     sample = "choice.jsonl"
-    fields = "question, choices (a list of texts) and answer (the right one, or its place counted from 0)"
+    fields = "question, choices (a list of texts) and answer (the right one, or its index, counted from 0)"
 
     def item(self, line: Line) -> ChoiceQuestion:
         choices = line.texts("choices")
@@ -54,14 +54,14 @@ class Choice(EvaluationTask[ChoiceQuestion]):
         text = line.text("question").rstrip()
         if not text:
             raise line.error("'question' is empty")
-        return ChoiceQuestion(line.id, text, choices, answer, line.place)
+        return ChoiceQuestion(line.id, text, choices, answer, line.location)
 
     def evaluate(self, subject: Subject, work: Sequence[ChoiceQuestion]) -> Iterator[ItemResult]:
         tokenizer = subject.loaded.tokenizer
         contexts = [len(tokenizer.encode(question.text)) for question in work]
         prompts = (tokenizer.encode(f"{question.text} {choice}") for question in work for choice in question.choices)
-        places = (question.place for question in work for _ in question.choices)
-        answers = subject.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=True), places)
+        sources = (question.source for question in work for _ in question.choices)
+        answers = subject.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=True), sources)
         for question, context in zip(work, contexts, strict=True):
             sums = []
             for _ in question.choices:

@@ -23,12 +23,12 @@ ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True)
 class Prompted:
-    """A prompt and what answers are compared with: one text or several. `place` is where it comes from, for errors."""
+    """A prompt and what answers are compared with: one text or several. Errors name the `source`."""
 
     id: str
     prompt: str
     references: list[str]
-    place: str = ""
+    source: str = ""
 
 
 class Generation(EvaluationTask[Prompted]):
@@ -42,7 +42,7 @@ class Generation(EvaluationTask[Prompted]):
         self.score("a", ["a"])  # a package that is missing is an error before anything is loaded
 
     def item(self, line: Line) -> Prompted:
-        return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"), line.place)
+        return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"), line.location)
 
     def prompt(self, line: Line) -> str:
         return line.text("prompt")
@@ -50,7 +50,7 @@ class Generation(EvaluationTask[Prompted]):
     def evaluate(self, subject: Subject, work: Sequence[Prompted]) -> Iterator[ItemResult]:
         params = SamplingParams(max_tokens=self.options.max_tokens or self.max_tokens)
         prompts = (subject.chat(item.prompt, self.options.raw) for item in work)
-        answers = subject.generate(prompts, params, (item.place for item in work))
+        answers = subject.generate(prompts, params, (item.source for item in work))
         for item, answer in zip(work, answers, strict=True):
             output = answer.text.strip()
             yield ItemResult(item.id, self.score(output, item.references), output)

@@ -51,7 +51,7 @@ class Retrieval(EvaluationTask[Query]):
         both = set(positives) & set(negatives)
         if both:
             raise line.error(f"a document is both positive and negative: {sorted(both)[0]!r}")
-        return Query(line.id, line.text("query"), positives, negatives, f"{line.source}:{line.number}")
+        return Query(line.id, line.text("query"), positives, negatives, line.location)
 
     def prepare(self, subject: Subject, items: list[Query]) -> list[Query]:
         """The documents are those of all items, so that a limit on the queries makes none of them easier."""
@@ -62,14 +62,14 @@ class Retrieval(EvaluationTask[Query]):
         return items
 
     def evaluate(self, subject: Subject, work: Sequence[Query]) -> Iterator[ItemResult]:
-        places = {text: place for place, text in enumerate(self._documents)}
+        indices = {text: index for index, text in enumerate(self._documents)}
         vectors = embedded(subject, self._documents)  # [documents, size]
         for start in range(0, len(work), BATCH):
             queries = work[start : start + BATCH]
             found = embedded(subject, [query.text for query in queries])
             for query, scores in zip(queries, found @ vectors.T, strict=True):
                 ranked = np.argsort(-scores, kind="stable").tolist()
-                relevant = {places[text] for text in query.positives}
+                relevant = {indices[text] for text in query.positives}
                 yield ItemResult(query.id, values(ranked, relevant), self._documents[ranked[0]])
 
 
@@ -82,7 +82,7 @@ def values(ranked: list[int], relevant: set[int]) -> dict[str, Value]:
 
 
 def check_length(subject: Subject, text: str, source: str) -> None:
-    """Reject a text that the model cannot take, with the place it comes from."""
+    """Reject a text that the model cannot take, with its source."""
     try:
         subject.loaded.tokenizer.encode(text, max_tokens=subject.loaded.model.max_positions)
     except TooManyTokensError as error:

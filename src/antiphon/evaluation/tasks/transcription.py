@@ -72,10 +72,8 @@ class TranscriptionTask(EvaluationTask[ReferenceRecording]):
 
     def item(self, line: Line) -> ReferenceRecording:
         language = line.text("language") if line.has("language") else self.options.language
-        where = f"{line.source}:{line.number}"
-        return ReferenceRecording(
-            line.id, line.path("audio", "file", "path"), line.text("text", "reference"), language, where
-        )
+        path, text = line.path("audio", "file", "path"), line.text("text", "reference")
+        return ReferenceRecording(line.id, path, text, language, line.location)
 
     def folder(self, folder: Path) -> list[ReferenceRecording]:
         """Every recording of a folder, with its text from the file of the same name that ends in .txt."""

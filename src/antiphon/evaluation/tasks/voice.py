@@ -64,7 +64,7 @@ class VoiceRoundTrip(EvaluationTask[Sentence]):
         text = line.text("text", "sentence")
         if not text.strip():
             raise line.error("'text' is empty; there is nothing to speak")
-        return Sentence(line.id, text, f"{line.source}:{line.number}")
+        return Sentence(line.id, text, line.location)
 
     def evaluate(self, subject: Subject, work: Sequence[Sentence]) -> Iterator[ItemResult]:
         loaded = load_model(self.judge, task="transcribe", offline=self.options.offline)
