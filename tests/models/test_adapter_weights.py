@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -47,8 +48,7 @@ def stories_state(path: Path) -> tuple[dict[str, Tensor], transformers.LlamaConf
     return state, config
 
 
-def transformers_logits(state: dict[str, Tensor], config: transformers.LlamaConfig) -> Tensor:
-    model = transformers.LlamaForCausalLM(config).eval()
+def transformers_logits(model: transformers.LlamaForCausalLM, state: dict[str, Tensor]) -> Tensor:
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected
     assert set(missing) <= {"lm_head.weight"}
@@ -58,23 +58,38 @@ def transformers_logits(state: dict[str, Tensor], config: transformers.LlamaConf
     return logits
 
 
-@pytest.mark.parametrize("backend", ops.available_backends())
-def test_stories_with_adapters_on_every_linear_layer(
-    backend: str, model_path: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """Ranks 8 and 16, PEFT and GGUF, in one step with the base; within 1e-4 of fp32 weights that are merged."""
-    path = model_path("stories-15m")
+@dataclass(frozen=True)
+class Adapted:
+    """The files of four adapters, and transformers' logits of the base and of each adapter merged into it."""
+
+    path: Path
+    files: list[Path]
+    expected: list[Tensor]
+
+
+@pytest.fixture(scope="module")
+def adapted(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """Ranks 8 and 16, each as PEFT and GGUF."""
+    path, folder = model_path("stories-15m"), tmp_path_factory.mktemp("adapters")
     state, config = stories_state(path)
-    model = build_model(open_checkpoint(path))
-    assert isinstance(model, CausalLM)
-    expected = [transformers_logits(state, config)]
-    for slot, rank in enumerate((8, 16)):
+    reference = transformers.LlamaForCausalLM(config).eval()
+    files, expected = [], [transformers_logits(reference, state)]
+    for rank in (8, 16):
         pairs = random_pairs(state, rank, rank, linear_layers(state), 0.03)
-        peft = write_peft(tmp_path / f"{rank}", pairs, 16, target_modules="all-linear")
-        gguf = write_gguf_adapter(tmp_path / f"{rank}.gguf", pairs, 16, heads=(config.num_attention_heads,) * 2)
-        for adapter_slot, file in ((2 * slot, peft), (2 * slot + 1, gguf)):
-            fit_adapter(model, "stories-15m", open_adapter(file)).attach(adapter_slot)
-            expected.append(transformers_logits(merged(state, pairs, 16), config))
+        files.append(write_peft(folder / f"{rank}", pairs, 16, target_modules="all-linear"))
+        files.append(write_gguf_adapter(folder / f"{rank}.gguf", pairs, 16, heads=(config.num_attention_heads,) * 2))
+        expected += [transformers_logits(reference, merged(state, pairs, 16))] * 2
+    return Adapted(path, files, expected)
+
+
+@pytest.mark.parametrize("backend", ops.available_backends())
+def test_stories_with_adapters_on_every_linear_layer(backend: str, adapted: Adapted) -> None:
+    """All in one step with the base; within 1e-4 of fp32 weights that are merged."""
+    model = build_model(open_checkpoint(adapted.path))
+    assert isinstance(model, CausalLM)
+    for slot, file in enumerate(adapted.files):
+        fit_adapter(model, "stories-15m", open_adapter(file)).attach(slot)
+    expected = adapted.expected
     with ops.use_backend(backend):
         got = adapted_logits(model, [TOKENS] * 5, [-1, 0, 1, 2, 3], record=True)
     differences = [(ours - theirs).abs().max().item() for ours, theirs in zip(got, expected, strict=True)]

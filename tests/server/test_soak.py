@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
-from antiphon.server.web.http.protocol import LINGER_SILENCE_SECONDS
 from support.server.livez import polled
 from support.soak import hostile_clients, sound_clients, text_clients
 from support.soak.crowd import KINDS, Crowd
@@ -46,8 +45,10 @@ PHASES = 4
 THREAD_TOLERANCE = 16
 WARM_UP_ROUNDS = 6
 PHASE_SECONDS = 45.0
-#: Longer than a connection whose request was refused stays open for a client that does not leave.
-SETTLED_SECONDS = LINGER_SILENCE_SECONDS + 1.0
+#: Seconds without a change of open files, once no client is connected.
+SETTLED_SECONDS = 0.5
+#: States in `/proc/net/tcp` of sockets that no client holds a connection to: TIME_WAIT and LISTEN.
+UNCONNECTED = ("06", "0A")
 #: Far from what is usual, for machines that do much else. A loop that is held up for seconds is found all the same.
 LONGEST_LIVEZ_SECONDS = 3.0
 
@@ -120,11 +121,16 @@ def warm_up(server: ServerProcess, crowd: Crowd) -> None:
             return
 
 
-def settled_holdings(server: ServerProcess) -> Holdings:
-    """What is held once no connection has been closed or opened for `SETTLED_SECONDS`.
+def num_connections(server: ServerProcess) -> int:
+    """Return the number of connections to the server's port; one may outlive its request, or its client."""
+    port = f":{urlsplit(server.url).port:04X}"
+    sockets = [line.split() for line in Path(f"/proc/{server.pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(local.endswith(port) and state not in UNCONNECTED for _, local, _, state, *_ in sockets)
 
-    A client's connection may outlive its request: see `LINGER_SILENCE_SECONDS`.
-    """
+
+def settled_holdings(server: ServerProcess) -> Holdings:
+    """Return what is held once no client is connected and open files stay the same for `SETTLED_SECONDS`."""
+    wait_until(lambda: not num_connections(server), "every connection to end", seen=lambda: num_connections(server))
     deadline = time.monotonic() + 60
     held, since = Holdings.of(server), time.monotonic()
     while time.monotonic() - since < SETTLED_SECONDS:

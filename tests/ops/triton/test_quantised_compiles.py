@@ -32,17 +32,28 @@ def slow_in(capability: int, chosen: bool) -> pytest.MarkDecorator:
     return pytest.mark.slow if capability == 80 and chosen else pytest.mark.soak
 
 
+NAMES = ("vector gate_up", "rows gate_up", "vector down", "rows down", "expand", "gather")
+#: Each kernel once, and both epilogues.
+CHOSEN = ("vector gate_up", "rows down", "expand", "gather")
 BLOCKS = [
-    pytest.param(type, capability, marks=slow_in(capability, type is TensorType.Q6_K), id=f"{type.name}-{capability}")
+    pytest.param(
+        type,
+        name,
+        capability,
+        marks=slow_in(capability, type is TensorType.Q6_K and name in CHOSEN),
+        id=f"{type.name}-{name}-{capability}",
+    )
     for type in FORMS
+    for name in NAMES
     for capability in SHARED_LIMITS
 ]
 
 
-@pytest.mark.parametrize(("type", "capability"), BLOCKS)
-def test_block_kernels_compile(type: TensorType, capability: int) -> None:
-    for build in builds(FORMS[type], capability >= 90):
-        check(build, capability)
+@pytest.mark.parametrize(("type", "name", "capability"), BLOCKS)
+def test_block_kernels_compile(type: TensorType, name: str, capability: int) -> None:
+    found = {build.name: build for build in builds(FORMS[type], capability >= 90)}
+    assert tuple(found) == NAMES
+    check(found[name], capability)
 
 
 @pytest.mark.parametrize("capability", [pytest.param(card, marks=slow_in(card, True)) for card in SHARED_LIMITS])
