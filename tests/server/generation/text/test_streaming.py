@@ -13,7 +13,7 @@ from antiphon.errors import EngineError
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.text.stream import GenerateStream
-from antiphon.server.generation.text.streaming import TextEvents
+from antiphon.server.generation.text.wire_format import TextEvents
 from antiphon.server.web.http.events import event
 from antiphon.text.tool_calls.forms import HERMES
 from antiphon.text.tool_calls.output_parser import Content, OutputParser

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
-Event = dict[str, Any]
 DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
@@ -20,12 +19,12 @@ class MessageOutput:
     """
 
     def __init__(self, shows_thinking: bool = True) -> None:
-        self.blocks: list[dict[str, Any]] = []
+        self.blocks: list[WireEvent] = []
         self._shows_thinking = shows_thinking
         self._is_open = False
         self._arguments = ""
 
-    def take(self, pieces: list[Piece]) -> Iterator[Event]:
+    def take(self, pieces: list[Piece]) -> Iterator[WireEvent]:
         for piece in pieces:
             if isinstance(piece, Content):
                 yield from self._add_text("text", piece.text)
@@ -38,7 +37,7 @@ class MessageOutput:
                 self._arguments += piece.text
                 yield self._delta("input_json_delta", partial_json=piece.text)
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[WireEvent]:
         """Close the last block."""
         if not self._is_open:
             return
@@ -48,7 +47,7 @@ class MessageOutput:
             self._arguments = ""
         yield {"type": "content_block_stop", "index": len(self.blocks) - 1}
 
-    def _add_text(self, kind: str, text: str) -> Iterator[Event]:
+    def _add_text(self, kind: str, text: str) -> Iterator[WireEvent]:
         if not self._is_open or self.blocks[-1]["type"] != kind:
             yield from self._begin({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
         if kind == "thinking" and not self._shows_thinking:
@@ -56,12 +55,12 @@ class MessageOutput:
         self.blocks[-1][kind] += text
         yield self._delta(DELTAS[kind], **{kind: text})
 
-    def _begin(self, block: dict[str, Any]) -> Iterator[Event]:
+    def _begin(self, block: WireEvent) -> Iterator[WireEvent]:
         yield from self.finish()
         self.blocks.append(block)
         self._is_open = True
         yield {"type": "content_block_start", "index": len(self.blocks) - 1, "content_block": dict(block)}
 
-    def _delta(self, kind: str, **fields: str) -> Event:
+    def _delta(self, kind: str, **fields: str) -> WireEvent:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": len(self.blocks) - 1, "delta": delta}

@@ -6,12 +6,13 @@ import time
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.apis.ollama.answers import answer, load_or_unload, read_ollama
+from antiphon.server.apis.ollama.answers import load_or_unload, read_ollama
 from antiphon.server.apis.ollama.chat_body import chat_body
-from antiphon.server.apis.ollama.lines import ChatLines
+from antiphon.server.apis.ollama.line_format import ChatLines
 from antiphon.server.apis.ollama.request_schemas import OllamaChatBody
 from antiphon.server.generation.chat.chat_call import prepare_chat
 from antiphon.server.generation.text.generation import Generations
+from antiphon.server.generation.text.wire_format import respond
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.context import context_of
 
@@ -29,4 +30,4 @@ async def chat(request: Request) -> Response:
     loaded = time.perf_counter()
     call = await prepare_chat(serving, chat_body(body, model))
     lines = ChatLines(body.model or model.name, call.parser(), call.text, call.logprobs, context.started, loaded)
-    return await answer(request, Generations(serving, [call.call]), lines, body.stream is not False)
+    return await respond(request, Generations(serving, [call.call]), lines, body.stream is not False)

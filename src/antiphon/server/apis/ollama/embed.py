@@ -7,7 +7,7 @@ import time
 from fastapi import APIRouter, Request, Response
 
 from antiphon.server.apis.ollama.answers import read_ollama, unload, unloads
-from antiphon.server.apis.ollama.lines import nanoseconds
+from antiphon.server.apis.ollama.line_format import nanoseconds
 from antiphon.server.apis.ollama.request_schemas import OllamaEmbedBody, OllamaEmbeddingsBody
 from antiphon.server.generation.parameters.request_schemas import EmbeddingBody
 from antiphon.server.generation.text.embeddings import text_vectors

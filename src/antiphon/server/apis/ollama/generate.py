@@ -9,15 +9,16 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import TextDelta
-from antiphon.server.apis.ollama.answers import answer, load_or_unload, read_ollama
+from antiphon.server.apis.ollama.answers import load_or_unload, read_ollama
 from antiphon.server.apis.ollama.chat_body import check_unsupported, completion_body, prompt_chat_body
-from antiphon.server.apis.ollama.lines import GenerateLines
+from antiphon.server.apis.ollama.line_format import GenerateLines
 from antiphon.server.apis.ollama.request_schemas import OllamaGenerateBody
 from antiphon.server.generation.chat.chat_call import prepare_chat
 from antiphon.server.generation.text.completion_call import prepare_completion
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.generation.text.logprobs import chat_logprobs
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_ids, encode
+from antiphon.server.generation.text.wire_format import respond
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.context import context_of
@@ -49,7 +50,7 @@ async def generate(request: Request) -> Response:
         call = chat.call
         lines = GenerateLines(name, chat.parser(), chat.text, chat.logprobs, begun, loaded)
     lines.prompt = None if body.raw else call.prompt
-    return await answer(request, Generations(serving, [call]), lines, body.stream is not False)
+    return await respond(request, Generations(serving, [call]), lines, body.stream is not False)
 
 
 async def _prompt(body: OllamaGenerateBody, model: ReadyModel, earlier: list[int]) -> str | list[int]:

@@ -10,7 +10,8 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import AntiphonError
-from antiphon.server.apis.ollama.answers import NDJSON, read_ollama
+from antiphon.server.apis.ollama.answers import read_ollama
+from antiphon.server.apis.ollama.line_format import NDJSON
 from antiphon.server.apis.ollama.models import asked_name
 from antiphon.server.apis.ollama.request_schemas import OllamaPullBody
 from antiphon.server.serving.downloads import Download, downloads_of

@@ -15,8 +15,7 @@ from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.server.apis.realtime.chat_messages import chat_body
 from antiphon.server.apis.realtime.leases import Lease, as_ours
-from antiphon.server.generation.chat.chat_call import ChatCall, prepare_chat
-from antiphon.server.generation.chat.message_builder import finish_reason, is_cut
+from antiphon.server.generation.chat.chat_call import ChatCall, finish_reason, is_cut, prepare_chat
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.errors import ApiError

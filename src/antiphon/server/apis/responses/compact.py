@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,21 +18,21 @@ from antiphon.server.apis.responses.compaction import MAX_KEPT, Summary, expande
 from antiphon.server.apis.responses.history import history
 from antiphon.server.apis.responses.items import transcript
 from antiphon.server.apis.responses.request_schemas import CompactBody, MessageItem, PlainItem
+from antiphon.server.apis.responses.response_usage import response_usage
 from antiphon.server.apis.responses.store import store_of
-from antiphon.server.apis.responses.usage import response_usage
-from antiphon.server.generation.chat.chat_call import prepare_chat
-from antiphon.server.generation.chat.message_builder import MessageBuilder
+from antiphon.server.generation.chat.chat_call import is_cut, prepare_chat
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.parameters.messages import SystemMessage, UserMessage
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, too_many_tokens
-from antiphon.server.generation.text.streaming import closing
+from antiphon.server.generation.text.usage import TokenUsage
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.stored.conversations import conversations_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response, unless_disconnected
 from antiphon.server.web.http.context import context_of
+from antiphon.text.tool_calls.pieces import Content, Piece
 
 router = APIRouter()
 
@@ -75,12 +75,12 @@ class Compaction:
         self._serving = serving
         self._model = model
         self._task = TASK if instructions is None else f"{TASK}\n\nThe instructions were:\n{instructions}"
-        self._tokens: Counter[str] = Counter()
+        self._prompt_tokens = self._completion_tokens = self._cached_tokens = 0
         self._piece_tokens = max(16, model.max_tokens // 2)
 
     async def run(self, items: Sequence[PlainItem | Summary]) -> str:
         """The content of the compaction item."""
-        start = max((place for place, item in enumerate(items) if _is_users(item)), default=len(items))
+        start = max((index for index, item in enumerate(items) if _is_users(item)), default=len(items))
         kept = [item for item in items[start:] if not isinstance(item, Summary)]
         num_tokens = len(await self._encode(transcript(kept)))
         if len(kept) > MAX_KEPT or num_tokens > self._model.max_tokens // KEPT_SHARE:
@@ -88,10 +88,8 @@ class Compaction:
         return packed(await self._summary(items[:start]), kept)
 
     def usage(self) -> dict[str, Any]:
-        cached = {"cached_tokens": self._tokens["cached"]}
-        given, written = self._tokens["prompt"], self._tokens["completion"]
-        usage = {"prompt_tokens": given, "completion_tokens": written, "total_tokens": given + written}
-        return response_usage({**usage, "prompt_tokens_details": cached}, 0)
+        usage = TokenUsage(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
+        return response_usage(usage, 0, with_timings=False)
 
     async def _summary(self, items: Sequence[PlainItem | Summary]) -> str:
         """A summary of the items. A text that is too long is summed up piece by piece, each with the summary so far."""
@@ -124,19 +122,17 @@ class Compaction:
         user = UserMessage(role="user", content=text)
         body = ChatBody(model=self._model.name, messages=[system, user], max_completion_tokens=longest, temperature=0.0)
         chat = await prepare_chat(self._serving, body)
-        generations, builder = Generations(self._serving, [chat.call]), MessageBuilder(chat)
-        async with closing(generations):
+        generations, parser = Generations(self._serving, [chat.call]), chat.parser()
+        pieces: list[Piece] = []
+        with contextlib.closing(generations):
             await generations.open()
             async for _, event in generations.events():
-                if isinstance(event, Ended):
-                    builder.choice(0, event)
-                else:
-                    builder.add(event)
-        usage = generations.usage(False)
-        self._tokens["prompt"] += usage["prompt_tokens"]
-        self._tokens["completion"] += usage["completion_tokens"]
-        self._tokens["cached"] += usage["prompt_tokens_details"]["cached_tokens"]
-        return builder.content.strip()
+                pieces += parser.finish(is_cut(event)) if isinstance(event, Ended) else parser.feed(chat.text(event))
+        usage = generations.usage()
+        self._prompt_tokens += usage.prompt
+        self._completion_tokens += usage.completion
+        self._cached_tokens += usage.cached
+        return "".join(piece.text for piece in pieces if isinstance(piece, Content)).strip()
 
 
 def _is_users(item: PlainItem | Summary) -> bool:

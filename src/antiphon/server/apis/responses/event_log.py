@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from antiphon.server.apis.responses.output import Event
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.web.http.events import named_event
 
 
@@ -19,7 +19,7 @@ class EventLog:
         #: Set with the first event.
         self.has_begun = asyncio.Event()
 
-    def append(self, event: Event) -> None:
+    def append(self, event: WireEvent) -> None:
         self._events.append(named_event(event["type"], event))
         self.has_begun.set()
         self._wake()

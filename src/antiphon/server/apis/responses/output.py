@@ -8,10 +8,10 @@ from typing import Any
 
 from antiphon.server.apis.responses.items import new_id
 from antiphon.server.apis.responses.tools import CalledTool
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
-Event = dict[str, Any]
 SEARCH = "tool_search_call"
 #: The field with the arguments of a call, and the events about it.
 ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -43,7 +43,7 @@ class ResponseOutput:
         parts = (part["text"] for item in self.items if item["type"] == "reasoning" for part in item["content"])
         return "".join(parts)
 
-    def take(self, pieces: list[Piece], logprobs: list[dict[str, Any]]) -> Iterator[Event]:
+    def take(self, pieces: list[Piece], logprobs: list[dict[str, Any]]) -> Iterator[WireEvent]:
         """The events of some pieces; `logprobs` belong to their text."""
         for piece in pieces:
             if isinstance(piece, Content):
@@ -56,20 +56,20 @@ class ResponseOutput:
             elif isinstance(piece, CallArguments):
                 yield from self._add_arguments(piece.text)
 
-    def finish(self, is_complete: bool) -> Iterator[Event]:
+    def finish(self, is_complete: bool) -> Iterator[WireEvent]:
         """Close the last item. An empty output becomes an empty message."""
         if not self.items:
             yield from self._begin_text("message")
         yield from self._close("completed" if is_complete else "incomplete")
 
-    def _event(self, kind: str, **fields: Any) -> Event:
+    def _event(self, kind: str, **fields: Any) -> WireEvent:
         """An event about the last item."""
         return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
 
-    def _item_event(self, kind: str) -> Event:
+    def _item_event(self, kind: str) -> WireEvent:
         return {"type": kind, "output_index": len(self.items) - 1, "item": dict(self.items[-1])}
 
-    def _add_text(self, kind: str, text: str, logprobs: list[dict[str, Any]]) -> Iterator[Event]:
+    def _add_text(self, kind: str, text: str, logprobs: list[dict[str, Any]]) -> Iterator[WireEvent]:
         if not self._is_open or self.items[-1]["type"] != kind:
             yield from self._close("completed")
             yield from self._begin_text(kind)
@@ -82,7 +82,7 @@ class ResponseOutput:
         else:
             yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
 
-    def _begin_text(self, kind: str) -> Iterator[Event]:
+    def _begin_text(self, kind: str) -> Iterator[WireEvent]:
         item: dict[str, Any] = {"id": self._id(kind), "type": kind, "status": "in_progress", "content": []}
         part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
         if kind == "message":
@@ -95,7 +95,7 @@ class ResponseOutput:
         item["content"] = [part]
         yield self._event("response.content_part.added", content_index=0, part=_copy(part))
 
-    def _begin_call(self, piece: CallStart) -> Iterator[Event]:
+    def _begin_call(self, piece: CallStart) -> Iterator[WireEvent]:
         yield from self._close("completed")
         kind = "custom_tool_call" if piece.is_custom else "function_call"
         tool = self._called.get(piece.name) or CalledTool(kind, piece.name)
@@ -116,7 +116,7 @@ class ResponseOutput:
         self._add(item)
         yield self._item_event("response.output_item.added")
 
-    def _add_arguments(self, text: str) -> Iterator[Event]:
+    def _add_arguments(self, text: str) -> Iterator[WireEvent]:
         item = self.items[-1]
         self.cuts[-1].append((len(text), 0))
         if item["type"] == SEARCH:  # has its arguments as an object, when they are complete
@@ -138,7 +138,7 @@ class ResponseOutput:
         place = len(self.items)
         return self._replayed[place][name] if place < len(self._replayed) else None
 
-    def _close(self, status: str) -> Iterator[Event]:
+    def _close(self, status: str) -> Iterator[WireEvent]:
         if not self._is_open:
             return
         self._is_open = False

@@ -6,20 +6,21 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from antiphon.server.apis.responses.output import ARGUMENTS, SEARCH, Cuts, Event, ResponseOutput
+from antiphon.server.apis.responses.output import ARGUMENTS, SEARCH, Cuts, ResponseOutput
 from antiphon.server.apis.responses.tools import CalledTool
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Reasoning
 
 CALLS = (*ARGUMENTS, SEARCH)
 
 
-def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
+def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[WireEvent]:
     """All events with their numbers. `cuts` say how the text of each output item was divided."""
     for number, event in enumerate(_events(body, cuts)):
         yield {**event, "sequence_number": number}
 
 
-def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
+def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[WireEvent]:
     begun = {**body, "status": "in_progress", "output": [], "usage": None}
     begun |= {"completed_at": None, "error": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
@@ -51,7 +52,7 @@ def _called(item: dict[str, Any]) -> CalledTool:
     return CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
 
 
-def _text_events(output: ResponseOutput, item: dict[str, Any], pieces: list[tuple[int, int]]) -> Iterator[Event]:
+def _text_events(output: ResponseOutput, item: dict[str, Any], pieces: list[tuple[int, int]]) -> Iterator[WireEvent]:
     part = item["content"][0]
     logprobs = part.get("logprobs") or []
     place = first = 0

@@ -11,12 +11,14 @@ from typing import Any
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.apis.responses.event_log import EventLog
 from antiphon.server.apis.responses.history import History
-from antiphon.server.apis.responses.output import Event, ResponseOutput
+from antiphon.server.apis.responses.output import ResponseOutput
 from antiphon.server.apis.responses.request_schemas import ITEMS, ResponseBody
+from antiphon.server.apis.responses.response_usage import response_usage
 from antiphon.server.apis.responses.store import StoredResponse
 from antiphon.server.apis.responses.tools import response_tools
-from antiphon.server.apis.responses.usage import response_usage
 from antiphon.server.generation.chat.chat_call import SERVICE_TIER, ChatCall
+from antiphon.server.generation.text.usage import TokenUsage
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.stored.conversations import ConversationStore
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.telemetry.logs import log
@@ -43,7 +45,7 @@ class ResponseRun:
         self.owner = owner
         self.id = response_id or f"resp_{uuid.uuid4().hex}"
         self.status = IN_PROGRESS
-        self.usage: dict[str, Any] | None = None
+        self.usage: TokenUsage | None = None
         self.error: ApiError | None = None
         self.log = log
         self._history = history
@@ -56,7 +58,7 @@ class ResponseRun:
     def is_kept(self) -> bool:
         return self.request.store is not False and (self.status != "failed" or self.log is not None)
 
-    def take(self, delta: TextDelta) -> Iterator[Event]:
+    def take(self, delta: TextDelta) -> Iterator[WireEvent]:
         self._logprobs += self.chat.logprobs(delta) or []
         pieces = self._allowed(self._parser.feed(self.chat.text(delta)))
         if not pieces:  # held back until more is known
@@ -71,17 +73,17 @@ class ResponseRun:
             return pieces
         return [piece for piece in pieces if not isinstance(piece, CallStart | CallArguments) or piece.index < most]
 
-    def end(self, ended: Ended) -> Iterator[Event]:
+    def end(self, ended: Ended) -> Iterator[WireEvent]:
         is_complete = ended.finish_reason == "stop"
         yield from self._finish("completed" if is_complete else "incomplete")
 
-    def break_off(self, error: ApiError) -> Iterator[Event]:
+    def break_off(self, error: ApiError) -> Iterator[WireEvent]:
         """A cancelled response keeps its output so far; any other failure is an error."""
         is_cancelled = error.code == "cancelled"
         self.error = None if is_cancelled else error
         yield from self._finish("cancelled" if is_cancelled else "failed")
 
-    def _finish(self, status: str) -> Iterator[Event]:
+    def _finish(self, status: str) -> Iterator[WireEvent]:
         self.status, self._ended_at = status, int(time.time())
         pieces = self._parser.finish(status == "incomplete")
         yield from self._output.take(self._allowed(pieces), self._logprobs)
@@ -151,7 +153,7 @@ class ResponseRun:
         thought = self._output.reasoning
         tokenizer = self.chat.model.text.tokenizer
         num_thought = len(tokenizer.encode(thought, add_special_tokens=False, parse_special=False)) if thought else 0
-        return response_usage(self.usage, num_thought)
+        return response_usage(self.usage, num_thought, self.request.timings)
 
     def _conversation(self) -> dict[str, str] | None:
         conversation = self._history.conversation

@@ -98,6 +98,17 @@ class ChatCall:
         return {**base, "system_fingerprint": fingerprint(self.model.loaded), **tier}
 
 
+def is_cut(ended: Ended) -> bool:
+    """Whether the output ended at the limit of tokens."""
+    return ended.finish_reason == "length"
+
+
+def finish_reason(parser: OutputParser, ended: Ended) -> str:
+    """`tool_calls` if the answer ends with calls, also if what follows the only one was discarded."""
+    has_ended = ended.finish_reason == "stop" or (parser.is_ended and is_cut(ended))
+    return "tool_calls" if parser.num_calls and has_ended else ended.finish_reason
+
+
 async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] = ()) -> ChatCall:
     """Check everything that can be rejected before the engine receives the request, and prepare its call.
 

@@ -1,13 +1,11 @@
-"""The deprecated form of tools: `functions` and `function_call` become tools, and calls become `function_call`s."""
+"""The deprecated form of tools: `functions` and `function_call` become tools."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.parameters.messages import FunctionReference, NamedTool, Tool
-from antiphon.server.generation.text.streaming import Chunk, Chunks
 from antiphon.server.web.http.errors import invalid
 
 
@@ -31,44 +29,3 @@ def with_tools(body: ChatBody) -> ChatBody:
         choice = body.function_call
     tools = [Tool(type="function", function=function) for function in body.functions]
     return body.model_copy(update={"tools": tools, "tool_choice": choice, "parallel_tool_calls": False})
-
-
-def as_function_call(choice: dict[str, Any]) -> dict[str, Any]:
-    """A choice with its call as a `function_call`."""
-    message = dict(choice["message"])
-    calls = message.pop("tool_calls", None)
-    if calls:
-        message["function_call"] = calls[0]["function"]
-    return {**choice, "message": message, "finish_reason": _reason(choice["finish_reason"])}
-
-
-class FunctionChunks(Chunks):
-    """The chunks of a chat with its call as a `function_call`."""
-
-    def __init__(self, chunks: Chunks) -> None:
-        self._chunks = chunks
-
-    def opening(self) -> list[Chunk]:
-        return _changed(self._chunks.opening())
-
-    def take(self, number: int, update: TextDelta | Ended) -> list[Chunk]:
-        return _changed(self._chunks.take(number, update))
-
-    def closing(self) -> list[Chunk]:
-        return _changed(self._chunks.closing())
-
-
-def _changed(chunks: list[Chunk]) -> list[Chunk]:
-    return [{**chunk, "choices": [_as_delta(choice) for choice in chunk["choices"]]} for chunk in chunks]
-
-
-def _as_delta(choice: dict[str, Any]) -> dict[str, Any]:
-    delta = dict(choice["delta"])
-    calls = [call for call in delta.pop("tool_calls", ()) if not call["index"]]
-    if calls:
-        delta["function_call"] = calls[0]["function"]
-    return {**choice, "delta": delta, "finish_reason": _reason(choice["finish_reason"])}
-
-
-def _reason(reason: str | None) -> str | None:
-    return "function_call" if reason == "tool_calls" else reason

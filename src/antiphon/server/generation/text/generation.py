@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
@@ -14,6 +12,7 @@ from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.messages import Generate
 from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.generation.parameters.request_schemas import GenerateBody
+from antiphon.server.generation.text.usage import TokenUsage
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
@@ -22,6 +21,7 @@ from antiphon.server.web.http.errors import SERVER, ApiError, api_error, invalid
 from antiphon.text.grammar_spec import GrammarSpec
 
 GOOD_ENDS = ("stop", "length")
+TIMINGS = ("queue", "time_to_first_token", "time_per_output_token", "total")
 #: An event and the number of its choice.
 Numbered = tuple[int, TextDelta | Ended]
 
@@ -50,32 +50,6 @@ def make_call(
     )
 
 
-@dataclass
-class Sample:
-    """The complete output of one choice."""
-
-    text: list[str] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
-    ended: Ended | None = None
-
-    def add(self, delta: TextDelta) -> None:
-        self.text.append(delta.text)
-        self.token_ids += delta.token_ids
-        self.logprobs += delta.logprobs
-        self.top_logprobs += delta.top_logprobs
-
-    @property
-    def mean_logprob(self) -> float:
-        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else float("-inf")
-
-    @property
-    def end(self) -> Ended:
-        assert self.ended is not None
-        return self.ended
-
-
 class Generations:
     """Choices are numbered across the calls: those of the first prompt, then those of the second, and so on.
 
@@ -83,9 +57,10 @@ class Generations:
     closing cancels those that are still running.
     """
 
-    def __init__(self, serving: Serving, calls: Sequence[Generate]) -> None:
+    def __init__(self, serving: Serving, calls: Sequence[Generate], counts_output: bool = True) -> None:
         self._serving = serving
         self._calls = calls
+        self._counts_output = counts_output
         self._streams: list[GenerateStream] = []
         self._ended: list[list[Ended]] = [[] for _ in calls]
         samples = (f"{call.id}/{index}" for call in calls for index in range(call.n))
@@ -189,41 +164,19 @@ class Generations:
         if ended.finish_reason not in GOOD_ENDS:
             raise _bad_end(ended, self._serving.config.limits.request_seconds)
 
-    async def collect(self) -> list[Sample]:
-        """The complete outputs, in the order of the choices."""
-        samples = [Sample() for call in self._calls for _ in range(call.n)]
-        async for number, event in self.events():
-            if isinstance(event, Ended):
-                samples[number].ended = event
-            else:
-                samples[number].add(event)
-        return samples
-
-    def usage(self, with_timings: bool, uncounted_tokens: int = 0) -> dict[str, Any]:
-        """A prompt is counted once, regardless of the number of samples."""
+    def usage(self) -> TokenUsage:
+        """Return the tokens of all calls, once every sample has ended."""
         every = [ended for group in self._ended for ended in group]
-        prompt = sum(group[0].prompt_tokens for group in self._ended if group)
         # The others start from the first sample's blocks, so the minimum is what the cache had before.
         cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
-        completion = sum(ended.completion_tokens for ended in every) - uncounted_tokens
-        drafted = sum(ended.drafted_tokens for ended in every)
-        accepted = sum(ended.accepted_tokens for ended in every)
-        usage: dict[str, Any] = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": cached},
-            "completion_tokens_details": {
-                "accepted_prediction_tokens": accepted,
-                "rejected_prediction_tokens": drafted - accepted,
-            },
-        }
-        if with_timings:
-            names = ("queue", "time_to_first_token", "time_per_output_token", "total")
-            usage["timings"] = {name: max(getattr(ended, name) for ended in every) for name in names}
-            if drafted:  # under llama.cpp's names
-                usage["timings"] |= {"draft_n": drafted, "draft_n_accepted": accepted}
-        return usage
+        return TokenUsage(
+            prompt=sum(group[0].prompt_tokens for group in self._ended if group),
+            completion=sum(ended.completion_tokens for ended in every) if self._counts_output else 0,
+            cached=cached,
+            drafted=sum(ended.drafted_tokens for ended in every),
+            accepted=sum(ended.accepted_tokens for ended in every),
+            timings={name: max(getattr(ended, name) for ended in every) for name in TIMINGS},
+        )
 
 
 def _bad_end(ended: Ended, seconds: float) -> ApiError:

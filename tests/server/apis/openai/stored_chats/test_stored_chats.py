@@ -7,7 +7,6 @@ from typing import Any
 import openai
 import pytest
 
-from antiphon.server.apis.openai.chat.whole_answer import WholeAnswer
 from support.server.http_server import RunningServer
 
 DETAILS: dict[str, Any] = {"model": "tiny-chat", "max_tokens": 5, "temperature": 0}
@@ -126,9 +125,3 @@ def test_another_key_finds_nothing(owners: tuple[openai.OpenAI, openai.OpenAI], 
         first.chat.completions.create(**DETAILS, messages=MESSAGES, store=True)
     with pytest.raises(openai.NotFoundError, match="the last 8"):
         first.chat.completions.retrieve(made.id)
-
-
-def test_a_whole_answer_of_nothing() -> None:
-    answer = WholeAnswer()
-    answer.add({"id": "a", "object": "chat.completion.chunk", "choices": [], "usage": None})
-    assert answer.body({}) == {"id": "a", "object": "chat.completion", "choices": [], "usage": {}}

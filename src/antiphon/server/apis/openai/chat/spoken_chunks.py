@@ -9,7 +9,7 @@ from typing import Any
 
 from antiphon.server.generation.chat.spoken_reply import SpokenReply
 from antiphon.server.generation.text.generation import Generations
-from antiphon.server.generation.text.streaming import Chunks, each_chunk, last_event
+from antiphon.server.generation.text.wire_format import WireFormat, each_event
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import DONE, event
 
@@ -18,16 +18,17 @@ QUEUE_CHUNKS = 8
 
 
 async def stream_spoken(
-    generations: Generations, chunks: Chunks, reply: SpokenReply, log_fields: dict[str, Any]
+    generations: Generations, wire: WireFormat, reply: SpokenReply, log_fields: dict[str, Any]
 ) -> AsyncGenerator[bytes]:
-    """The events of a chat whose reply is spoken. An error is sent as the last event. Closes the generations."""
-    spoken = spoken_chunks(each_chunk(generations, chunks), reply)
+    """Give the events of a chat whose reply is spoken. An error is the last event. Closes the generations."""
+    spoken = spoken_chunks(each_event(generations, wire, log_fields), reply)
     try:
         async for chunk in spoken:
             yield event(chunk)
         yield DONE
     except ApiError as error:
-        yield last_event(error, log_fields)
+        log_fields["code"] = error.code
+        yield event(error.body())
     finally:
         generations.close()
         await spoken.aclose()

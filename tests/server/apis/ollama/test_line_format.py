@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.apis.ollama.chat_body import messages_of
-from antiphon.server.apis.ollama.lines import ChatLines
+from antiphon.server.apis.ollama.line_format import ChatLines
 from antiphon.server.apis.ollama.request_schemas import OllamaMessage
 from antiphon.server.generation.parameters.messages import AssistantMessage, ToolMessage
 from antiphon.text.tool_calls.output_parser import OutputParser
@@ -26,9 +27,9 @@ def lines_of(text: str, size: int) -> tuple[list[dict[str, Any]], dict[str, Any]
     made = ChatLines("m", parser, lambda delta: delta.text, lambda _: None, 10.0, 11.0)
     lines: list[dict[str, Any]] = []
     for start in range(0, len(text), size):
-        lines += made.take(TextDelta("x/0", text[start : start + size], [start]))
-    lines += made.end(ENDED)
-    return lines, made.whole(ENDED)
+        lines += made.take(0, TextDelta("x/0", text[start : start + size], [start]))
+    lines += made.take(0, ENDED)
+    return lines, asyncio.run(made.whole())
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -79,9 +80,9 @@ def parsed(text: str, **options: Any) -> dict[str, Any]:
     parser = OutputParser(frozenset({"add", "clock"}), **options)
     made = ChatLines("m", parser, lambda delta: delta.text, lambda _: None, 10.0, 11.0)
     ended = Ended("x/0", "length", 5, 9, 0)
-    for _ in (*made.take(TextDelta("x/0", text, [1])), *made.end(ended)):
-        pass
-    return made.whole(ended)
+    made.add(0, TextDelta("x/0", text, [1]))
+    made.add(0, ended)
+    return asyncio.run(made.whole())
 
 
 def test_no_part_of_a_call_that_the_limit_cut_becomes_content() -> None:

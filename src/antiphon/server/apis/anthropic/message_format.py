@@ -1,4 +1,4 @@
-"""`MessageRun`: the state of one message while it is generated."""
+"""`MessageFormat`: the state of one message while it is generated."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.server.apis.anthropic.output import Event, MessageOutput
+from antiphon.server.apis.anthropic.output import MessageOutput
 from antiphon.server.apis.anthropic.request_schemas import MessagesBody
-from antiphon.server.generation.chat.chat_call import ChatCall
-from antiphon.server.generation.chat.message_builder import finish_reason, is_cut
+from antiphon.server.generation.chat.chat_call import ChatCall, finish_reason, is_cut
+from antiphon.server.generation.text.wire_format import WireEvent, WireFormat
+from antiphon.server.web.http.events import named_event
 
 
-class MessageRun:
-    """Turns the engine's deltas into events; `message` is the message in its present state."""
+class MessageFormat(WireFormat):
+    """`message` is the message in its present state."""
 
     def __init__(self, body: MessagesBody, chat: ChatCall) -> None:
         self.chat = chat
@@ -26,14 +27,23 @@ class MessageRun:
         self._sequence: str | None = None
         self._usage = _usage(len(chat.call.prompt), 0, 0)
 
-    def start(self) -> Iterator[Event]:
+    def start(self) -> Iterator[WireEvent]:
         yield {"type": "message_start", "message": self.message()}
         yield {"type": "ping"}
 
-    def take(self, delta: TextDelta) -> Iterator[Event]:
-        yield from self._output.take(self._parser.feed(self.chat.text(delta)))
+    def take(self, number: int, update: TextDelta | Ended) -> Iterator[WireEvent]:
+        if isinstance(update, Ended):
+            yield from self._end(update)
+        else:
+            yield from self._output.take(self._parser.feed(self.chat.text(update)))
 
-    def end(self, ended: Ended) -> Iterator[Event]:
+    def encode(self, content: WireEvent) -> bytes:
+        return named_event(content["type"], content)
+
+    async def whole(self) -> WireEvent:
+        return self.message()
+
+    def _end(self, ended: Ended) -> Iterator[WireEvent]:
         yield from self._output.take(self._parser.finish(is_cut(ended)))
         yield from self._output.finish()
         if finish_reason(self._parser, ended) == "length":

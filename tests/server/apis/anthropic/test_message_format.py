@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.server.apis.anthropic.message_format import MessageFormat
 from antiphon.server.apis.anthropic.request_schemas import MessagesBody
-from antiphon.server.apis.anthropic.run import MessageRun
 from antiphon.text.tool_calls.output_parser import OutputParser
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}'
@@ -21,10 +21,10 @@ def cut_message(text: str, **options: Any) -> dict[str, Any]:
         call=SimpleNamespace(prompt=[1], params=SimpleNamespace(max_tokens=9)),
         model=SimpleNamespace(name="m"),
     )
-    run = MessageRun(body, chat)
-    for _ in (*run.take(TextDelta("x/0", text, [1])), *run.end(Ended("x/0", "length", 1, 9, 0))):
-        pass
-    return run.message()
+    message = MessageFormat(body, chat)
+    message.add(0, TextDelta("x/0", text, [1]))
+    message.add(0, Ended("x/0", "length", 1, 9, 0))
+    return message.message()
 
 
 def test_no_part_of_a_cut_call_becomes_text() -> None:

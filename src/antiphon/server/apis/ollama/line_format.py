@@ -1,38 +1,42 @@
-"""`AnswerLines`: an answer in Ollama's form, as lines of a stream or as one object."""
+"""`LineFormat`: an answer in Ollama's form, as lines of a stream or as one object."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+
+import orjson
 
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.server.generation.chat.message_builder import finish_reason, is_cut
+from antiphon.server.generation.chat.chat_call import finish_reason, is_cut
+from antiphon.server.generation.text.wire_format import WireEvent, WireFormat
 from antiphon.server.serving.model_card import rfc3339
 from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
-Line = dict[str, Any]
+NDJSON = "application/x-ndjson"
 
 
 def nanoseconds(seconds: float) -> int:
     return int(seconds * 1e9)
 
 
-class AnswerLines(ABC):
-    """Turns the engine's deltas into lines; `whole` is all of them as one.
+class LineFormat(WireFormat):
+    """The engine's deltas as lines.
 
     `text` is the text of a delta, `logprobs` the entries of its tokens if they are asked for. `begun` and `loaded` are
     when the request arrived and when its model was there, by `time.perf_counter`.
     """
+
+    media_type = NDJSON
 
     def __init__(
         self,
         model: str,
         parser: OutputParser,
         text: Callable[[TextDelta], str],
-        logprobs: Callable[[TextDelta], list[Line] | None],
+        logprobs: Callable[[TextDelta], list[WireEvent] | None],
         begun: float,
         loaded: float,
     ) -> None:
@@ -41,39 +45,47 @@ class AnswerLines(ABC):
         self._text = text
         self._entries = logprobs
         self._begun, self._loaded = begun, loaded
-        self._call: Line | None = None
+        self._call: WireEvent | None = None
         self._arguments = ""
+        self._ended: Ended | None = None
         self.token_ids: list[int] = []
         self.content = ""
         self.thinking = ""
-        self.calls: list[Line] = []
-        self.logprobs: list[Line] = []
+        self.calls: list[WireEvent] = []
+        self.logprobs: list[WireEvent] = []
 
     @abstractmethod
-    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
+    def shape(self, content: str, thinking: str = "", calls: list[WireEvent] | None = None) -> WireEvent:
         """A part of the answer, as the route puts it."""
 
-    def take(self, delta: TextDelta) -> Iterator[Line]:
+    def take(self, number: int, update: TextDelta | Ended) -> Iterator[WireEvent]:
+        return self._end(update) if isinstance(update, Ended) else self._lines_of(update)
+
+    def encode(self, content: WireEvent) -> bytes:
+        return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+
+    async def whole(self) -> WireEvent:
+        assert self._ended is not None
+        line = self.last(self._ended, self.shape(self.content, self.thinking, self.calls))
+        return line | ({"logprobs": self.logprobs} if self.logprobs else {})
+
+    def _lines_of(self, delta: TextDelta) -> Iterator[WireEvent]:
         self.token_ids += delta.token_ids
         entries = self._entries(delta) or []
         self.logprobs += entries
         lines = list(self._lines(self._parser.feed(self._text(delta))))
         if entries and not lines:
             lines = [self._line(self.shape(""))]
-        for place, line in enumerate(lines):
-            yield line if place or not entries else {**line, "logprobs": entries}
+        for index, line in enumerate(lines):
+            yield line if index or not entries else {**line, "logprobs": entries}
 
-    def end(self, ended: Ended) -> Iterator[Line]:
+    def _end(self, ended: Ended) -> Iterator[WireEvent]:
+        self._ended = ended
         yield from self._lines(self._parser.finish(is_cut(ended)))
         yield from self._end_call()
         yield self.last(ended, self.shape(""))
 
-    def whole(self, ended: Ended) -> Line:
-        """After `end`."""
-        line = self.last(ended, self.shape(self.content, self.thinking, self.calls))
-        return line | ({"logprobs": self.logprobs} if self.logprobs else {})
-
-    def last(self, ended: Ended, part: Line) -> Line:
+    def last(self, ended: Ended, part: WireEvent) -> WireEvent:
         reason = finish_reason(self._parser, ended)
         return {
             **self._line(part, is_done=True),
@@ -86,10 +98,10 @@ class AnswerLines(ABC):
             "eval_duration": nanoseconds(max(0.0, ended.total - ended.time_to_first_token)),
         }
 
-    def _line(self, part: Line, is_done: bool = False) -> Line:
+    def _line(self, part: WireEvent, is_done: bool = False) -> WireEvent:
         return {"model": self._model, "created_at": rfc3339(time.time()), **part, "done": is_done}
 
-    def _lines(self, pieces: list[Piece]) -> Iterator[Line]:
+    def _lines(self, pieces: list[Piece]) -> Iterator[WireEvent]:
         for piece in pieces:
             if isinstance(piece, CallArguments):
                 self._arguments += piece.text
@@ -104,7 +116,7 @@ class AnswerLines(ABC):
             elif isinstance(piece, CallStart):
                 self._call = {"index": piece.index, "name": piece.name}
 
-    def _end_call(self) -> Iterator[Line]:
+    def _end_call(self) -> Iterator[WireEvent]:
         """A call is sent whole, with its arguments as an object."""
         if self._call is None:
             return
@@ -115,9 +127,9 @@ class AnswerLines(ABC):
         yield self._line(self.shape("", calls=[call]))
 
 
-class ChatLines(AnswerLines):
-    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
-        message: Line = {"role": "assistant", "content": content}
+class ChatLines(LineFormat):
+    def shape(self, content: str, thinking: str = "", calls: list[WireEvent] | None = None) -> WireEvent:
+        message: WireEvent = {"role": "assistant", "content": content}
         if thinking:
             message["thinking"] = thinking
         if calls:
@@ -125,14 +137,14 @@ class ChatLines(AnswerLines):
         return {"message": message}
 
 
-class GenerateLines(AnswerLines):
+class GenerateLines(LineFormat):
     """`prompt` are the tokens that the next request sends back in `context`; None for a raw prompt."""
 
     prompt: list[int] | None = None
 
-    def shape(self, content: str, thinking: str = "", calls: list[Line] | None = None) -> Line:
+    def shape(self, content: str, thinking: str = "", calls: list[WireEvent] | None = None) -> WireEvent:
         return {"response": content} | ({"thinking": thinking} if thinking else {})
 
-    def last(self, ended: Ended, part: Line) -> Line:
+    def last(self, ended: Ended, part: WireEvent) -> WireEvent:
         line = super().last(ended, part)
         return line if self.prompt is None else line | {"context": [*self.prompt, *self.token_ids]}

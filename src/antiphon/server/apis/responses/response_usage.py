@@ -1,0 +1,18 @@
+"""The usage of a response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.server.generation.text.usage import TokenUsage
+
+
+def response_usage(usage: TokenUsage, reasoning_tokens: int, with_timings: bool | None) -> dict[str, Any]:
+    content = {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "output_tokens": usage.completion,
+        "output_tokens_details": {"reasoning_tokens": min(reasoning_tokens, usage.completion)},
+        "total_tokens": usage.total,
+    }
+    return content | ({"timings": usage.timing_fields()} if with_timings else {})
