@@ -12,7 +12,7 @@ import pytest
 from antiphon import Engine
 from antiphon.errors import AudioError
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from support.kernels.cards import imitated_card
 from support.models.tiny_whisper import MULTILINGUAL, tiny_whisper
 

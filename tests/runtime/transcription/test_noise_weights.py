@@ -9,7 +9,7 @@ import pytest
 
 from antiphon import Engine
 from antiphon.audio.decode import decode
-from antiphon.runtime.transcription.repetition import find_loops
+from antiphon.runtime.transcription.window.repetition import find_loops
 from support.sound.sounds import Floats, coloured_noise
 from support.sound.speech import RATE, joined_recording, librivox_clips, normalize_words, word_error_rate
 

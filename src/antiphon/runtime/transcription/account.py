@@ -14,7 +14,7 @@ from antiphon.runtime.calls.transcript import (
     TranscriptProgress,
     joined_text,
 )
-from antiphon.runtime.transcription.window_decoding import WindowJob
+from antiphon.runtime.transcription.window.decoding import WindowJob
 
 
 @dataclass

@@ -14,8 +14,8 @@ from antiphon.runtime.calls.events import PieceRead
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.job_runner import CancelledTranscriptionError, JobRunner
 from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber
+from antiphon.runtime.transcription.window.job_runner import CancelledTranscriptionError, JobRunner
 
 
 class TranscriptionCall:

@@ -11,9 +11,9 @@ from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription.account import TranscriptAccount, record_of
-from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.language import language_of
-from antiphon.runtime.transcription.window_decoding import Recogniser
+from antiphon.runtime.transcription.window.decoding import Recogniser
+from antiphon.runtime.transcription.window.job_runner import JobRunner
 from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWindows
 
 

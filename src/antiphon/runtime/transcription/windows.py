@@ -14,10 +14,15 @@ from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
-from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription.voice_activity import SpeechWindow, VoiceFrames, VoiceReader, speech_windows
-from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import Stretch, WindowTimeline, segments_of, stretches
+from antiphon.runtime.transcription.voice_activity.detection import (
+    SpeechWindow,
+    VoiceFrames,
+    VoiceReader,
+    speech_windows,
+)
+from antiphon.runtime.transcription.window.decoding import Attempt, Recogniser, WindowJob
+from antiphon.runtime.transcription.window.job_runner import JobRunner
+from antiphon.runtime.transcription.window.segments import Stretch, WindowTimeline, segments_of, stretches
 
 #: Windows of one recording that are in the engine at once; their sound and states are in memory.
 MAX_WINDOWS = 12

@@ -24,8 +24,8 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
-from antiphon.runtime.transcription.repetition import find_loops
-from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord, align_words
+from antiphon.runtime.transcription.window.repetition import find_loops
+from antiphon.runtime.transcription.words.timestamps import STATES_PER_SECOND, AlignedWord, align_words
 from antiphon.text.tokenization.long_text import tail
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer

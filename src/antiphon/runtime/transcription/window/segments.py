@@ -8,10 +8,10 @@ from itertools import groupby
 
 from antiphon.audio.segments import Window, span_index
 from antiphon.runtime.calls.transcript import Segment, Word
-from antiphon.runtime.transcription.voice_activity import VoiceFrames
-from antiphon.runtime.transcription.window_decoding import Attempt, WindowJob
-from antiphon.runtime.transcription.word_placement import SHORTEST_WORD, placed_words
-from antiphon.runtime.transcription.word_timestamps import AlignedWord, median_length, within_segment
+from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.window.decoding import Attempt, WindowJob
+from antiphon.runtime.transcription.words.placement import SHORTEST_WORD, placed_words
+from antiphon.runtime.transcription.words.timestamps import AlignedWord, median_length, within_segment
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 

@@ -11,8 +11,8 @@ import torch
 from antiphon import Engine
 from antiphon.engine.request import Request
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window.job_runner import JobRunner
 from support.models.tiny_whisper import HIDDEN, tiny_whisper
 from support.sound.sounds import noise
 

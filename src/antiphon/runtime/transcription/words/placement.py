@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from antiphon.audio.segments import span_index
-from antiphon.runtime.transcription.voice_activity import VoiceFrames
-from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord
+from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.words.timestamps import STATES_PER_SECOND, AlignedWord
 
 #: A word that takes longer is cut to one run of speech.
 LONG_WORD = 0.5

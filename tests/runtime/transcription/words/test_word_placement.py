@@ -9,11 +9,11 @@ import pytest
 
 from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.voice_activity import VoiceFrames
-from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import WindowTimeline, segments_of, stretches
-from antiphon.runtime.transcription.word_placement import LONGEST_WORD, placed_words
-from antiphon.runtime.transcription.word_timestamps import AlignedWord
+from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.window.decoding import Attempt, Recogniser, WindowJob
+from antiphon.runtime.transcription.window.segments import WindowTimeline, segments_of, stretches
+from antiphon.runtime.transcription.words.placement import LONGEST_WORD, placed_words
+from antiphon.runtime.transcription.words.timestamps import AlignedWord
 from support.models.tiny_whisper import tiny_whisper
 
 FRAME = 0.032

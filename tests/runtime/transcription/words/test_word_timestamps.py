@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from antiphon.runtime.transcription.word_timestamps import (
+from antiphon.runtime.transcription.words.timestamps import (
     AlignedWord,
     _median_filtered,
     _token_starts,

@@ -23,12 +23,12 @@ from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcript import LiveUpdate, Segment
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
-from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription.live_windows import LiveWindows
-from antiphon.runtime.transcription.settling import CONTEXT_TOKENS, Hypotheses
+from antiphon.runtime.transcription.live.settling import CONTEXT_TOKENS, Hypotheses
+from antiphon.runtime.transcription.live.windows import LiveWindows
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import whole_segment
+from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window.job_runner import JobRunner
+from antiphon.runtime.transcription.window.segments import whole_segment
 
 
 @dataclass(eq=False)

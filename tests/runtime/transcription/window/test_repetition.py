@@ -11,8 +11,8 @@ import torch
 
 from antiphon.engine.request import FinishReason, Request
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.repetition import Loop, find_loops
-from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
+from antiphon.runtime.transcription.window.decoding import Attempt, Recogniser, WindowJob
+from antiphon.runtime.transcription.window.repetition import Loop, find_loops
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from support.models.tiny_whisper import HIDDEN, MULTILINGUAL, tiny_whisper
 from support.sound.sounds import noise

@@ -10,8 +10,8 @@ from antiphon.audio.mel import window_features
 from antiphon.engine.request import Request
 from antiphon.errors import AudioError
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription import window_decoding
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window import decoding as window_decoding
+from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from support.models.tiny_whisper import HIDDEN, MELS, POSITIONS, tiny_whisper
 from support.sound.sounds import noise
 

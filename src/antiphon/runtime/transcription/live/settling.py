@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.transcription.word_timestamps import split_words
+from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.words.timestamps import split_words
 
 #: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
 UNSURE_WORDS = 3

@@ -8,7 +8,7 @@ from typing import Any
 from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import EngineError
 from antiphon.runtime.calls.port import EnginePort
-from antiphon.runtime.transcription.window_decoding import WindowJob
+from antiphon.runtime.transcription.window.decoding import WindowJob
 
 
 class CancelledTranscriptionError(EngineError):

@@ -1,0 +1,1 @@
+"""Transcription of speech while it is spoken."""
