@@ -109,3 +109,10 @@ class AudioError(AntiphonError):
 
 class MissingDependencyError(AntiphonError):
     """A package or program that this feature needs is not installed on this machine. Not the fault of a request."""
+
+
+def check_values(*checks: tuple[bool, str, object, str]) -> None:
+    """Reject the first value whose check does not hold. A check has that, the name, the value, and what it must be."""
+    for holds, name, value, wanted in checks:
+        if not holds:
+            raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from antiphon.engine.speculation.modes import Speculation
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import check_values
 
 MAX_LOGPROBS = 20
 
@@ -59,7 +59,7 @@ class SamplingParams:
     prediction: str = ""
 
     def __post_init__(self) -> None:
-        checks = (
+        check_values(
             (0 <= self.temperature <= 100, "temperature", self.temperature, "between 0 and 100"),
             (self.top_k >= 0, "top_k", self.top_k, "0 (off) or more"),
             (0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1"),
@@ -76,9 +76,6 @@ class SamplingParams:
             (_is_count(self.logprobs), "logprobs", self.logprobs, "0 to 20"),
             (_is_count(self.prompt_top_logprobs), "prompt_top_logprobs", self.prompt_top_logprobs, "0 to 20"),
         )
-        for holds, name, value, wanted in checks:
-            if not holds:
-                raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")
         if self.speculate is not None:
             Speculation.parse(self.speculate)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from antiphon.engine.request import Priority
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, check_values
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MAX_OVERRIDES = 10_000
@@ -33,11 +32,10 @@ class SpeechOptions:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.speed) and MIN_SPEED <= self.speed <= MAX_SPEED):
-            raise InvalidRequestError(f"speed is {self.speed}; it must be from {MIN_SPEED} to {MAX_SPEED}")
+        check_values(
+            (MIN_SPEED <= self.speed <= MAX_SPEED, "speed", self.speed, f"from {MIN_SPEED} to {MAX_SPEED}"),
+            (0 <= self.seed < 1 << 63, "seed", self.seed, "from 0 to 2^63 - 1"),
+            (self.timeout is None or self.timeout > 0, "timeout", self.timeout, "more than 0 seconds"),
+        )
         if len(self.pronunciations) > MAX_OVERRIDES:
             raise InvalidRequestError(f"{len(self.pronunciations)} pronunciations were given; {MAX_OVERRIDES} may be")
-        if not 0 <= self.seed < 1 << 63:
-            raise InvalidRequestError(f"seed is {self.seed}; it must be from 0 to 2^63 - 1")
-        if self.timeout is not None and not self.timeout > 0:
-            raise InvalidRequestError(f"timeout is {self.timeout}; it must be more than 0 seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.engine.request import Priority
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import check_values
 
 #: Tried in order until a window's transcript is neither repetitive nor improbable.
 DEFAULT_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -43,7 +43,7 @@ class TranscriptionOptions:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        checks = (
+        check_values(
             (1 <= self.beams <= MAX_BEAMS, "beams", self.beams, f"1 to {MAX_BEAMS}"),
             (1 <= self.best_of <= MAX_BEAMS, "best_of", self.best_of, f"1 to {MAX_BEAMS}"),
             (bool(self.temperatures), "temperatures", self.temperatures, "at least one temperature"),
@@ -52,6 +52,3 @@ class TranscriptionOptions:
             (self.compression_ratio_limit > 0, "compression_ratio_limit", self.compression_ratio_limit, "above 0"),
             (self.timeout is None or self.timeout > 0, "timeout", self.timeout, "above 0 seconds"),
         )
-        for holds, name, value, wanted in checks:
-            if not holds:
-                raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")

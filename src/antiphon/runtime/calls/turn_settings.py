@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import check_values
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 
 
@@ -49,15 +49,12 @@ class TurnSettings:
 
     def __post_init__(self) -> None:
         idle = self.idle_timeout_ms
-        checks = (
+        check_values(
             (0 < self.threshold <= 1, "threshold", self.threshold, "above 0 and at most 1"),
             (0 <= self.prefix_ms <= 5000, "prefix_ms", self.prefix_ms, "0 to 5000"),
             (100 <= self.silence_ms <= 60_000, "silence_ms", self.silence_ms, "100 to 60000"),
             (idle is None or 100 <= idle <= 3_600_000, "idle_timeout_ms", idle, "100 to 3600000"),
         )
-        for holds, name, value, wanted in checks:
-            if not holds:
-                raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class HearingOptions:
     backoff: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.interval <= 0:
-            raise InvalidRequestError(f"interval is {self.interval}; it must be above 0 seconds")
-        if self.backoff < 0:
-            raise InvalidRequestError(f"backoff is {self.backoff}; it must be 0 or more")
+        check_values(
+            (self.interval > 0, "interval", self.interval, "above 0 seconds"),
+            (self.backoff >= 0, "backoff", self.backoff, "0 or more"),
+        )

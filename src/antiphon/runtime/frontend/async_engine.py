@@ -26,7 +26,7 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
-from antiphon.runtime.text.output import Completion, SampleOutput
+from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.call import TranscriptionCall
@@ -107,12 +107,8 @@ class AsyncEngine(FrontEnd):
     async def _streams(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[AsyncStream]:
-        def make() -> list[SampleOutput]:
-            pairs = zip(prompts, params, strict=True)
-            return [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
-
         # Tokenizing and compiling take milliseconds; they must not hold up the event loop.
-        outputs = await asyncio.to_thread(make)
+        outputs = await asyncio.to_thread(self._samples_of_all, prompts, params, details)
         streams = [AsyncStream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
         try:
             await asyncio.wrap_future(self._loop.add([output.request for output in outputs]))

@@ -121,8 +121,7 @@ class Engine(FrontEnd):
     def _streams(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[Stream]:
-        pairs = zip(prompts, params, strict=True)
-        return self._submitted([output for prompt, own in pairs for output in self._samples(prompt, own, **details)])
+        return self._submitted(self._samples_of_all(prompts, params, details))
 
     def _submitted(self, outputs: Sequence[SampleOutput]) -> list[Stream]:
         streams = [Stream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]

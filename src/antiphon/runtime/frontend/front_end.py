@@ -329,6 +329,12 @@ class FrontEnd:
         )
         return [SampleOutput(factory.loaded.tokenizer, request, self._mark) for request in requests]
 
+    def _samples_of_all(
+        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
+    ) -> list[SampleOutput]:
+        pairs = zip(prompts, params, strict=True)
+        return [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
+
     def _prepare_embedding(
         self,
         call: EmbeddingCall,

@@ -150,9 +150,7 @@ class EngineLoop:
                     request.state = FinishReason.FAILED.state
                     if request.on_end is not None:
                         request.on_end(request)
-        while self._calls:
-            _, future = self._calls.popleft()
-            future.set_exception(EngineError(self.failure))
+        self._fail_calls(self.failure)
         if self._after_step is not None:
             self._after_step()
 
@@ -165,9 +163,12 @@ class EngineLoop:
         self._closing = True
         self._wake.set()
         self._thread.join(JOIN_SECONDS)
-        while self._calls:  # made while the thread was ending
+        self._fail_calls("the engine is closed")  # those made while the thread was ending
+
+    def _fail_calls(self, why: str) -> None:
+        while self._calls:
             _, future = self._calls.popleft()
-            future.set_exception(EngineError("the engine is closed"))
+            future.set_exception(EngineError(why))
 
     def _unload_all(self) -> None:
         for name in list(self.core.slots):

@@ -16,7 +16,7 @@ import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.request import FinishReason, Request
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.errors import EngineError, check_values
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.thread_call import ThreadCall
@@ -72,8 +72,7 @@ class LiveCall(ThreadCall):
         self, transcriber: Transcriber, options: TranscriptionOptions, interval: float = DEFAULT_INTERVAL
     ) -> None:
         """Load what listening needs; raises what is wrong with the call."""
-        if interval <= 0:
-            raise InvalidRequestError(f"interval is {interval}; it must be above 0 seconds")
+        check_values((interval > 0, "interval", interval, "above 0 seconds"))
         self._interval = round(interval * SPEECH_RATE)
         self._recogniser = transcriber.recogniser
         # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.

@@ -11,7 +11,7 @@ import numpy as np
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.engine.request import FinishReason, Priority
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import check_values
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.thread_call import ThreadCall
@@ -75,8 +75,7 @@ class VoiceActivityCall(ThreadCall):
 
     def prepare(self, detectors: Detectors, min_silence: float) -> None:
         """Load the detector; raises what is wrong with the call."""
-        if not 0 < min_silence <= 10:
-            raise InvalidRequestError(f"min_silence is {min_silence}; it must be above 0 and at most 10 seconds")
+        check_values((0 < min_silence <= 10, "min_silence", min_silence, "above 0 and at most 10 seconds"))
         self._voice = VoiceReader(detectors, Priority.HIGH)
         self._edges = SpeechEdges(self._voice.frame_seconds, min_silence)
 
