@@ -23,8 +23,8 @@ from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend import front_end
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.memory_budget import listed_weight_bytes
-from antiphon.runtime.transcription.live.call import LiveCall
-from antiphon.runtime.transcription.voice_activity.detection import VoiceReader
+from antiphon.runtime.transcription.detection.voice_activity import VoiceReader
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.weights.catalog.catalog import catalog
 from support.models.random_detector import random_detector
 from support.models.tiny_whisper import tiny_whisper

@@ -21,8 +21,8 @@ from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription import windows
+from antiphon.runtime.transcription.detection.voice_activity import SpeechWindow
 from antiphon.runtime.transcription.transcriber import SoundChunks
-from antiphon.runtime.transcription.voice_activity.detection import SpeechWindow
 from antiphon.runtime.transcription.window.decoding import Attempt
 from antiphon.runtime.transcription.window.segments import stretches
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer

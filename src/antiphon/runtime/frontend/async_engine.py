@@ -30,7 +30,7 @@ from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live.call import LiveCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.runtime.voice.hearing import HearingCall

@@ -30,7 +30,7 @@ from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion, SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live.call import LiveCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.text.grammar_spec import GrammarSpec
 

@@ -45,9 +45,9 @@ from antiphon.runtime.text.calls import EmbeddingCall
 from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt, RequestFactory
 from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live.call import LiveCall
+from antiphon.runtime.transcription.detection.call import VoiceActivityCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.transcription.voice_activity.call import VoiceActivityCall
 from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task

@@ -20,7 +20,7 @@ from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.output import Completion, SampleOutput, check_not_failed
 from antiphon.runtime.text.stream import joined
-from antiphon.runtime.transcription.live.call import LiveCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 
 
 class _Closing:

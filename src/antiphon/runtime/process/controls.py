@@ -10,8 +10,8 @@ from antiphon.audio.samples import Floats
 from antiphon.runtime.process import hearing_messages, messages
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live.call import LiveCall
-from antiphon.runtime.transcription.voice_activity.call import VoiceActivityCall
+from antiphon.runtime.transcription.detection.call import VoiceActivityCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.voice.hearing import HearingCall
 
 

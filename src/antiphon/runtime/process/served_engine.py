@@ -31,9 +31,9 @@ from antiphon.runtime.process.load_threads import Load, LoadThreads
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live.call import LiveCall
+from antiphon.runtime.transcription.detection.call import VoiceActivityCall
+from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.transcription.sound_source import open_sound
-from antiphon.runtime.transcription.voice_activity.call import VoiceActivityCall
 from antiphon.runtime.voice.hearing import HearingCall
 
 UNLOAD_THREADS = 4

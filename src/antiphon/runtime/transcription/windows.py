@@ -14,7 +14,7 @@ from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
-from antiphon.runtime.transcription.voice_activity.detection import (
+from antiphon.runtime.transcription.detection.voice_activity import (
     SpeechWindow,
     VoiceFrames,
     VoiceReader,

@@ -23,8 +23,8 @@ from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
+from antiphon.runtime.transcription.detection.voice_activity import VoiceTrack
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.transcription.voice_activity.detection import VoiceTrack
 from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice import turn_detection as turning
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES, Question, TurnPrediction, ask

@@ -16,9 +16,9 @@ from antiphon.errors import AntiphonError, EngineError, ModelNotFoundError
 from antiphon.runtime.calls.hearing import HearingEvent, TurnFailed, TurnGuess, TurnMarks, TurnText, TurnTranscript
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions
-from antiphon.runtime.transcription.live.settling import Hypotheses
+from antiphon.runtime.transcription.detection.voice_activity import VoiceTrack
+from antiphon.runtime.transcription.listening.settling import Hypotheses
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.transcription.voice_activity.detection import VoiceTrack
 from antiphon.runtime.transcription.window.decoding import WindowJob
 from antiphon.runtime.transcription.window.job_runner import JobRunner
 from antiphon.runtime.transcription.window.segments import whole_segment

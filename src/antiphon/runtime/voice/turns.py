@@ -8,7 +8,7 @@ from enum import Enum, auto
 from antiphon.errors import AntiphonError
 from antiphon.runtime.calls.hearing import TurnMarks
 from antiphon.runtime.calls.transcript import Segment, joined_text
-from antiphon.runtime.transcription.live.settling import CONTEXT_TOKENS, Hypotheses
+from antiphon.runtime.transcription.listening.settling import CONTEXT_TOKENS, Hypotheses
 from antiphon.runtime.transcription.window.decoding import WindowJob
 
 

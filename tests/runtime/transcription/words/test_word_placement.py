@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.audio.segments import SpeechSpan, Window
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.detection.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.window.decoding import Attempt, Recogniser, WindowJob
 from antiphon.runtime.transcription.window.segments import WindowTimeline, segments_of, stretches
 from antiphon.runtime.transcription.words.placement import LONGEST_WORD, placed_words

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from antiphon.audio.segments import Window, span_index
 from antiphon.runtime.calls.transcript import Segment, Word
-from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.detection.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.window.decoding import Attempt, WindowJob
 from antiphon.runtime.transcription.words.placement import SHORTEST_WORD, placed_words
 from antiphon.runtime.transcription.words.timestamps import AlignedWord, median_length, within_segment

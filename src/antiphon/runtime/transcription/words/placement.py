@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from antiphon.audio.segments import span_index
-from antiphon.runtime.transcription.voice_activity.detection import VoiceFrames
+from antiphon.runtime.transcription.detection.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.words.timestamps import STATES_PER_SECOND, AlignedWord
 
 #: A word that takes longer is cut to one run of speech.

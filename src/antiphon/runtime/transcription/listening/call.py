@@ -23,8 +23,8 @@ from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcript import LiveUpdate, Segment
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.account import TranscriptAccount
-from antiphon.runtime.transcription.live.settling import CONTEXT_TOKENS, Hypotheses
-from antiphon.runtime.transcription.live.windows import LiveWindows
+from antiphon.runtime.transcription.listening.settling import CONTEXT_TOKENS, Hypotheses
+from antiphon.runtime.transcription.listening.windows import LiveWindows
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.window.job_runner import JobRunner

@@ -17,7 +17,7 @@ from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
 from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import DetectVoice
-from antiphon.runtime.transcription.voice_activity.call import MIN_SPEECH, RELEASE, THRESHOLD, SpeechEdges
+from antiphon.runtime.transcription.detection.call import MIN_SPEECH, RELEASE, THRESHOLD, SpeechEdges
 from support.sound.speech import JFK_SPEECH, jfk
 
 FRAME = 0.032

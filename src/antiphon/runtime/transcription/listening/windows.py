@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.runtime.calls.detectors import Detectors
-from antiphon.runtime.transcription.voice_activity.detection import VoiceTrack
+from antiphon.runtime.transcription.detection.voice_activity import VoiceTrack
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
 #: Sound that belongs to a window, before its speech was detected and after its end.

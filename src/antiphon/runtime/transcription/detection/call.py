@@ -16,7 +16,7 @@ from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
-from antiphon.runtime.transcription.voice_activity.detection import VoiceReader
+from antiphon.runtime.transcription.detection.voice_activity import VoiceReader
 
 THRESHOLD, RELEASE = 0.5, 0.35
 #: Anything shorter is not reported.
