@@ -22,9 +22,10 @@ from uvicorn.server import ServerState
 
 from antiphon.bench.serve_bench import run_loop
 from antiphon.runtime.calls.events import Accepted, Ended, TextDelta
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.runtime.process.channel import message_of
 from antiphon.runtime.process.client import EngineClient
-from antiphon.runtime.process.messages import Deltas, FromEngine, Generate, decode_event, encode
+from antiphon.runtime.process.messages import Deltas, FromEngine, decode_event, encode
 from antiphon.server.app import create_app
 from antiphon.server.launch import set_up_garbage_collector
 from antiphon.server.serving.draining_server import server_settings

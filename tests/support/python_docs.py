@@ -58,6 +58,7 @@ INTERNAL = {
     "AsyncSynthesis.append", "AsyncSynthesis.end_text", "AsyncSynthesis.feed", "AsyncSynthesis.put",
     "AsyncTranscription.finish", "AsyncTranscription.push", "AsyncTranscription.put", "AsyncTranscription.room",
     "EngineConfig.make_policy", "EngineConfig.scheduler", "EngineConfig.slab_size", "EngineConfig.weight_options",
+    "FrontEnd.embedding_requests", "FrontEnd.samples", "FrontEnd.speaker", "FrontEnd.transcriber",
     "GrammarSpec.kind", "GrammarSpec.schema_text", "LiveSession.put", "SamplingParams.edits_logits",
     "SamplingParams.has_penalties", "Stream.output",
 }  # fmt: skip

@@ -154,7 +154,7 @@ def test_unloading_ends_its_requests_and_no_others(engine: Engine) -> None:
 
 def test_a_request_made_before_its_adapter_was_unloaded(engine: Engine, folders: list[Path]) -> None:
     """It is rejected, and not computed with the adapter that has the slot now."""
-    (output,) = engine._samples(PROMPTS[0], PARAMS, model="tiny-llama:first")
+    (output,) = engine.samples(PROMPTS[0], PARAMS, model="tiny-llama:first")
     engine.unload("tiny-llama:first")
     engine.load_adapter(folders[1], "third")
     with pytest.raises(ModelNotFoundError, match="was unloaded"):

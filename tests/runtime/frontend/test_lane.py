@@ -281,7 +281,7 @@ def test_the_error_of_a_live_session_names_the_detector(engine: Engine, monkeypa
     with Engine(tiny_whisper(), kv_bytes=8 << 20) as listening:
         monkeypatch.setattr(front_end, "load_model", missing)
         with pytest.raises(FetchError, match="silero-vad is not here"):
-            LiveCall("a", listening._sink).prepare(listening._transcriber(None), TranscriptionOptions())
+            LiveCall("a", listening._sink).prepare(listening.transcriber(None), TranscriptionOptions())
 
 
 def test_models_declare_their_companions() -> None:

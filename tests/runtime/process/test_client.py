@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,20 +28,13 @@ from antiphon.errors import (
     UnsupportedError,
 )
 from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.tasks import EmbedInputs, Generate, Listen, Speak, TaskRequest
+from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineClient, EngineState
-from antiphon.runtime.process.messages import (
-    AppendText,
-    EmbedInputs,
-    EndAudio,
-    EndText,
-    FromEngine,
-    Generate,
-    LoadModel,
-    PushAudio,
-    ReleaseChunk,
-)
+from antiphon.runtime.process.messages import FromEngine, LoadModel
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.text.stream import GenerateStream, merged
 from support.engine.engine_client import (
@@ -55,6 +49,11 @@ from support.engine.engine_client import (
 )
 from support.engine.forked_engine import ForkedClient
 from support.waiting import wait_until, wait_until_async
+
+INPUTS: dict[type[TaskRequest], list[tuple[Any, ...]]] = {
+    Listen: [("push", np.ones(1, np.float32)), ("finish",)],
+    Speak: [("append", "a"), ("end_text",), ("release",)],
+}
 
 
 @dataclass
@@ -175,8 +174,9 @@ def test_a_message_that_cannot_be_decoded_is_rejected_and_harms_no_other(world: 
             await anext(running)
             wrong = call([1])
             for name, value in (("prompt", "no tokens"), ("n", "many"), ("params", {"temperature": "hot"})):
-                stream = GenerateStream(RemoteCall(f"wrong-{name}", process.send), world.client._sink, 1)
-                fields = {**msgspec.to_builtins(wrong), "id": f"wrong-{name}", name: value}
+                own = msgspec.structs.replace(wrong, id=f"wrong-{name}")
+                stream = GenerateStream(RemoteCall(own, process.send), world.client._sink, 1)
+                fields = {**msgspec.to_builtins(own), name: value}
                 process._commands.send(msgspec.msgpack.encode(fields))
                 with pytest.raises(InvalidRequestError, match=r"cannot decode a message of [0-9]+ bytes"):
                     await asyncio.wait_for(stream.accepted(), 30)
@@ -197,9 +197,10 @@ def test_controls_of_another_kind_of_call_are_ignored(world: World) -> None:
         assert process is not None
         async with world.client.generate(call([1, 2], id="text", max_tokens=2000, ignore_eos=True)) as running:
             await anext(running)
-            for control in (PushAudio("text", b"1234"), EndAudio("text"), AppendText("text", "a"), EndText("text")):
-                process.send(control)
-            process.send(ReleaseChunk("text"))
+            for other in (Listen("text", "tiny", TranscriptionOptions()), Speak("text", "tiny", "", SpeechOptions())):
+                control: Any = RemoteCall(other, process.send)
+                for method, *arguments in INPUTS[type(other)]:
+                    getattr(control, method)(*arguments)
             assert (await world.client.figures())["tiny"]["running"] == 1
             assert isinstance(await anext(running), TextDelta)
         await until_free(world.client)
@@ -383,8 +384,7 @@ def test_embeddings_are_those_of_the_engine_here(world: World) -> None:
 
     async def main() -> None:
         found = await world.client.embed(EmbedInputs("embed-1", "encoder", inputs))
-        vectors = np.frombuffer(found.vectors, np.float32).reshape(-1, found.width)
-        np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.vectors, expected, rtol=1e-5, atol=1e-6)
         assert found.prompt_tokens == sum(map(len, inputs))
         with pytest.raises(ContextLengthError, match=r"40 tokens.*takes 32"):
             await world.client.embed(EmbedInputs("embed-2", "encoder", [[1], [1] * 40]))

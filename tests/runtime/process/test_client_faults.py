@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import EngineError, UnsupportedError
+from antiphon.runtime.calls.tasks import EmbedInputs
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.engine_process import EngineProcess
-from antiphon.runtime.process.messages import EmbedInputs, LoadModel
+from antiphon.runtime.process.messages import LoadModel
 from antiphon.runtime.process.restart_policy import RestartPolicy
 from support.engine.engine_client import (
     BEGUN,
@@ -232,7 +233,7 @@ PARENT = f"""
 import asyncio, os, signal, sys
 sys.path.append({str(Path(__file__).parents[2])!r})
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.runtime.process.client import EngineClient
 from support.engine.engine_client import FAULTS, HANG_HARD, OPTIONS
 from support.engine.forked_engine import use_template

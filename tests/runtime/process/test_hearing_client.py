@@ -23,11 +23,10 @@ from antiphon.runtime.calls.hearing import (
     TurnEnded,
     TurnTranscript,
 )
+from antiphon.runtime.calls.tasks import Hear, Transcribe
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.process.client import EngineClient, EngineState
-from antiphon.runtime.process.hearing_messages import Hear
-from antiphon.runtime.process.messages import Transcribe
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
 from support.engine.engine_client import until_free, until_state
@@ -84,7 +83,7 @@ def test_turns_have_the_words_of_their_sound(world: tuple[asyncio.Runner, Engine
         for event in events:
             if isinstance(event, TurnEnded):
                 cut = sound[event.start_ms * 16 : event.end_ms * 16 + PAUSE]
-                call = Transcribe(f"batch-{event.turn}", MODEL, cut.tobytes(), PLAIN)
+                call = Transcribe(f"batch-{event.turn}", MODEL, PLAIN, cut)
                 batch.append((await client.transcribe(call).wait()).text)
         await until_free(client, MODEL, f"{MODEL} encoder")
         return [event.text for event in events if isinstance(event, TurnTranscript)], batch

@@ -12,8 +12,8 @@ from antiphon import Engine
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.tasks import Speak
 from antiphon.runtime.process.client import EngineClient
-from antiphon.runtime.process.messages import Speak
 from antiphon.runtime.speech.call import MAX_UNREAD
 from support.engine.engine_client import until_free
 from support.engine.forked_engine import ForkedClient

@@ -11,10 +11,10 @@ import pytest
 
 from antiphon import Engine
 from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.runtime.calls.tasks import Listen, Transcribe
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.process.client import EngineClient
-from antiphon.runtime.process.messages import Listen, Transcribe
 from support.engine.engine_client import until_free
 from support.engine.forked_engine import ForkedClient
 from support.models.tiny_whisper import dims, state_dict, vocabulary
@@ -59,7 +59,7 @@ def test_the_same_as_here(world: tuple[asyncio.Runner, EngineClient], ggml: Path
         expected = engine.transcribe(sound, temperatures=(0.0,), voice_activity=False, no_speech_limit=1.0)
 
     async def main() -> list[object]:
-        stream = client.transcribe(Transcribe("one", "tiny", sound.tobytes(), OPTIONS))
+        stream = client.transcribe(Transcribe("one", "tiny", OPTIONS, sound))
         return [told async for told in stream]
 
     *progress, transcript = runner.run(main())
@@ -73,8 +73,8 @@ def test_a_recording_in_pieces_is_the_same(world: tuple[asyncio.Runner, EngineCl
     sound = noise(23)
 
     async def main() -> tuple[Transcript, Transcript]:
-        whole = await client.transcribe(Transcribe("whole", "tiny", sound.tobytes(), OPTIONS)).wait()
-        stream = client.transcribe(Transcribe("fed", "tiny", b"", OPTIONS, is_fed=True))
+        whole = await client.transcribe(Transcribe("whole", "tiny", OPTIONS, sound)).wait()
+        stream = client.transcribe(Transcribe("fed", "tiny", OPTIONS))
         for start in range(0, len(sound), 3 * RATE):
             assert await asyncio.wait_for(stream.room(), 60)
             stream.push(sound[start : start + 3 * RATE])
@@ -91,11 +91,11 @@ def test_a_recording_that_is_fed_can_be_left(world: tuple[asyncio.Runner, Engine
 
     async def main() -> None:
         for number in range(70):  # more than there are threads
-            stream = client.transcribe(Transcribe(f"left-{number}", "tiny", b"", OPTIONS, is_fed=True))
+            stream = client.transcribe(Transcribe(f"left-{number}", "tiny", OPTIONS))
             stream.push(noise(1))
             stream.close()
             assert not await stream.room()
-        last = client.transcribe(Transcribe("last", "tiny", noise(1).tobytes(), OPTIONS))
+        last = client.transcribe(Transcribe("last", "tiny", OPTIONS, noise(1)))
         await asyncio.wait_for(last.wait(), 60)
 
     runner.run(main())
@@ -105,12 +105,12 @@ def test_refusals_and_leaving_early(world: tuple[asyncio.Runner, EngineClient]) 
     runner, client = world
 
     async def main() -> None:
-        sound = noise(1).tobytes()
+        sound = noise(1)
         with pytest.raises(InvalidRequestError, match="only English"):
-            await client.transcribe(Transcribe("a", "tiny", sound, TranscriptionOptions(translate=True))).wait()
+            await client.transcribe(Transcribe("a", "tiny", TranscriptionOptions(translate=True), sound)).wait()
         with pytest.raises(ModelNotFoundError):
-            await client.transcribe(Transcribe("b", "other", sound, OPTIONS)).wait()
-        async with client.transcribe(Transcribe("c", "tiny", noise(120).tobytes(), OPTIONS)) as stream:
+            await client.transcribe(Transcribe("b", "other", OPTIONS, sound)).wait()
+        async with client.transcribe(Transcribe("c", "tiny", OPTIONS, noise(120))) as stream:
             await anext(stream)
         await until_free(client, "tiny", "tiny encoder")
         with pytest.raises(EngineError, match="before its transcript"):

@@ -28,7 +28,7 @@ def loaded() -> LoadedModel:
 
 def listening(loaded: LoadedModel) -> AsyncEngine:
     engine = AsyncEngine(loaded, kv_bytes=64 << 20)
-    engine._port = replace(engine._port, detectors=FakeDetectors())
+    engine.port = replace(engine.port, detectors=FakeDetectors())
     return engine
 
 

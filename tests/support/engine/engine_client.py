@@ -13,8 +13,8 @@ import torch
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.runtime.process.client import EngineClient, EngineState
-from antiphon.runtime.process.messages import Generate
 from support.engine.forked_engine import ForkedClient, ForkedEngineProcess
 from support.models.tiny_model import write_bert
 from support.waiting import PATIENCE_SECONDS, wait_until_async

@@ -13,8 +13,8 @@ import pytest
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.errors import AntiphonError, EngineError
+from antiphon.runtime.calls.tasks import Transcribe
 from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptionStats, TranscriptProgress
-from antiphon.runtime.process.messages import Transcribe
 from antiphon.server.web.middleware import admission
 from support.server.http_server import RunningServer
 from support.sound.sounds import silence, wav_bytes

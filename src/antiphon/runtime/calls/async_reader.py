@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 from antiphon.engine.request import FinishReason
 from antiphon.errors import AntiphonError
 from antiphon.runtime.calls.control import CallControl
-from antiphon.runtime.calls.events import Accepted, Event
+from antiphon.runtime.calls.events import Accepted, Event, FinalEvent
 from antiphon.runtime.calls.sinks import ThreadSink
 
 Item = TypeVar("Item")
@@ -22,9 +22,6 @@ class AsyncReader(Generic[Item]):
     `anext` may be used as well: cancelling a wait (`asyncio.wait_for`) loses nothing. `ids` are those that the sink has
     the reader's events under.
     """
-
-    #: The type of the last item; none if the call ends without one.
-    _last: type | tuple[type, ...] = ()
 
     def __init__(self, control: CallControl, sink: ThreadSink, ids: list[str] | None = None) -> None:
         self._control = control
@@ -40,7 +37,7 @@ class AsyncReader(Generic[Item]):
 
     def _is_last(self, item: Item) -> bool:
         """Take note of an item that came; True if nothing follows it."""
-        return isinstance(item, self._last)
+        return isinstance(item, FinalEvent)
 
     def _on_read(self, item: Item) -> None:
         """An item goes to the caller."""

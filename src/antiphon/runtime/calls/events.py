@@ -1,23 +1,24 @@
 """What a call to the engine emits, for every kind of caller: text, segments, sound, and its end.
 
-A call is one object (`GenerationCall`, `EmbeddingCall`, `TranscriptionCall`, `LiveCall`, `HearingCall`,
-`VoiceActivityCall`, `SpeechCall`). It emits events to a sink by its id; the sinks differ in where the reader is
-(`runtime/calls/sinks.py`, `process/channel.py`).
+A call is one object, of the class that its task declares (`runtime/calls/tasks.py`). It emits events to a sink by its
+id; the sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from antiphon.audio.samples import Floats
 from antiphon.errors import AntiphonError
-from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent
-from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
-from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent
 
-if TYPE_CHECKING:
-    from torch import Tensor
+
+class CallEvent:
+    """Base of what a call emits, except text and errors. A subclass is a dataclass that msgspec can encode."""
+
+
+class FinalEvent(CallEvent):
+    """Base of the events after which a call, or a sample, emits nothing more."""
 
 
 class TextDelta(NamedTuple):
@@ -34,7 +35,7 @@ class TextDelta(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ended:
+class Ended(FinalEvent):
     """The end of one sample, after its last delta. Times are in seconds."""
 
     id: str
@@ -65,38 +66,24 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Embeddings:
-    """One vector for each text, in order. Ends an embedding call."""
+class Embeddings(FinalEvent):
+    """A vector [width] for each text, in order."""
 
-    vectors: list[Tensor]
+    vectors: Floats  # [texts, width]
     prompt_tokens: int
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Accepted(CallEvent):
     """The engine process has taken the call: it waits or runs. Comes first. Recordings have none."""
 
 
 @dataclass(frozen=True)
-class PieceRead:
+class PieceRead(CallEvent):
     """A piece of a recording that is sent while it is transcribed has been used: another may follow."""
 
 
-Event = (
-    TextDelta
-    | Ended
-    | Embeddings
-    | TranscriptProgress
-    | LiveUpdate
-    | Transcript
-    | HearingEvent
-    | SpeechChunk
-    | SpeechStats
-    | Accepted
-    | PieceRead
-    | VoiceEvent
-    | AntiphonError
-)
+Event = TextDelta | CallEvent | AntiphonError
 
 #: After one of these a call, or a sample, emits nothing more.
-FINAL_EVENTS = (Ended, Embeddings, Transcript, SpeechStats, HearingEnded, VoiceEnded, AntiphonError)
+FINAL_EVENTS = (FinalEvent, AntiphonError)

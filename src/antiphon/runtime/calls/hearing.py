@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.runtime.calls.events import CallEvent, FinalEvent
 from antiphon.runtime.calls.transcript import Segment
 
 
@@ -38,7 +39,7 @@ class TurnMarks:
 
 
 @dataclass(frozen=True)
-class SpeechStarted:
+class SpeechStarted(CallEvent):
     """A turn has begun: speech of at least the minimum. `start_ms` includes the prefix padding."""
 
     turn: int
@@ -46,7 +47,7 @@ class SpeechStarted:
 
 
 @dataclass(frozen=True)
-class TurnText:
+class TurnText(CallEvent):
     """A hypothesis of the whole turn so far. `settled` only grows; `tail` follows it and may change.
 
     The transcript is made anew from the whole turn, and may differ from both.
@@ -58,7 +59,7 @@ class TurnText:
 
 
 @dataclass(frozen=True)
-class TurnGuess:
+class TurnGuess(CallEvent):
     """The transcript, if the turn ends here. `TurnResumed` voids it; else `TurnTranscript` repeats its text."""
 
     turn: int
@@ -67,14 +68,14 @@ class TurnGuess:
 
 
 @dataclass(frozen=True)
-class TurnResumed:
+class TurnResumed(CallEvent):
     """The person went on after a silence in which a guess was begun: a guess of this turn is void."""
 
     turn: int
 
 
 @dataclass(frozen=True)
-class TurnLooked:
+class TurnLooked(CallEvent):
     """The end-of-turn model's answer: the probability that the turn which paused at `end_ms` is complete."""
 
     turn: int
@@ -83,7 +84,7 @@ class TurnLooked:
 
 
 @dataclass(frozen=True)
-class TurnEnded:
+class TurnEnded(CallEvent):
     """The turn is over: detection decided, or `commit` was called. `end_ms` is where its speech (or sound) ended."""
 
     turn: int
@@ -93,7 +94,7 @@ class TurnEnded:
 
 
 @dataclass(frozen=True)
-class TurnTranscript:
+class TurnTranscript(CallEvent):
     """The final transcript of a turn that has ended. Times of the segments are seconds of the call's sound."""
 
     turn: int
@@ -106,7 +107,7 @@ class TurnTranscript:
 
 
 @dataclass(frozen=True)
-class TurnFailed:
+class TurnFailed(CallEvent):
     """The transcription of a turn that has ended failed: `kind` is the error's class. The call goes on."""
 
     turn: int
@@ -115,28 +116,28 @@ class TurnFailed:
 
 
 @dataclass(frozen=True)
-class TurnDropped:
+class TurnDropped(CallEvent):
     """The open turn is none: what opened it was no speech, or `clear` was called."""
 
     turn: int
 
 
 @dataclass(frozen=True)
-class CommitEmpty:
+class CommitEmpty(CallEvent):
     """`commit` came with too little sound to be a turn: so many milliseconds since the last turn."""
 
     milliseconds: int
 
 
 @dataclass(frozen=True)
-class Cleared:
+class Cleared(CallEvent):
     """`clear` was carried out at this position: no event of sound before it follows, except of turns that had ended."""
 
     end_ms: int
 
 
 @dataclass(frozen=True)
-class IdleTimeout:
+class IdleTimeout(CallEvent):
     """Nothing was said for the idle timeout after an answer. `start_ms` is where that began."""
 
     start_ms: int
@@ -144,7 +145,7 @@ class IdleTimeout:
 
 
 @dataclass(frozen=True)
-class SettingsRejected:
+class SettingsRejected(CallEvent):
     """Settings that the model cannot follow: `kind` is the error's class. Those before stay in force."""
 
     kind: str
@@ -152,7 +153,7 @@ class SettingsRejected:
 
 
 @dataclass(frozen=True)
-class HearingEnded:
+class HearingEnded(FinalEvent):
     """The last event: after `finish` all turns are transcribed; after `cancel` the rest is dropped."""
 
     seconds: float

@@ -34,3 +34,10 @@ class EnginePort:
     record: Callable[[TranscriptRecord | SpeechRecord], None]
     detectors: Detectors
     batch_invariant: bool = False
+
+
+class CallEngine(Protocol):
+    """The front end that begins a call."""
+
+    @property
+    def port(self) -> EnginePort: ...

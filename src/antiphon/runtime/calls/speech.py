@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.audio.samples import Floats
+from antiphon.runtime.calls.events import CallEvent, FinalEvent
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class TimedWord:
 
 
 @dataclass(frozen=True)
-class SpeechChunk:
+class SpeechChunk(CallEvent):
     """The sound of a clause: mono samples (32-bit floats) at `rate` a second, beginning at `start` seconds."""
 
     samples: Floats
@@ -33,7 +34,7 @@ class SpeechChunk:
 
 
 @dataclass(frozen=True)
-class SpeechStats:
+class SpeechStats(FinalEvent):
     """What a synthesis cost, in seconds unless the name says otherwise.
 
     `worst_deficit` is how late sound was at worst, for a listener who plays from the first chunk on. `skipped` are the

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError, EngineError
-from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.events import Accepted, Event
 from antiphon.runtime.calls.sinks import Sink
 
 
@@ -23,6 +23,11 @@ class ThreadCall(ABC):
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name=f"antiphon-{self.id_prefix}", daemon=True)
         self._thread.start()
+
+    def _start_accepted(self) -> None:
+        """Start, and tell a caller in another process that the call was accepted."""
+        self._sink.put(self.id, Accepted())
+        self.start()
 
     def _run(self) -> None:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from antiphon.runtime.calls.events import CallEvent, FinalEvent
+
 
 @dataclass(frozen=True)
 class Word:
@@ -53,7 +55,7 @@ class TranscriptionStats:
 
 
 @dataclass(frozen=True)
-class Transcript:
+class Transcript(FinalEvent):
     """The transcript of a recording. `language` is a code such as `en`; its probability is 1 if it was given."""
 
     language: str
@@ -75,7 +77,7 @@ class Transcript:
 
 
 @dataclass(frozen=True)
-class TranscriptProgress:
+class TranscriptProgress(CallEvent):
     """Segments that have become final, in the order of the recording, and how much of it is done."""
 
     segments: tuple[Segment, ...]
@@ -86,7 +88,7 @@ class TranscriptProgress:
 
 
 @dataclass(frozen=True)
-class LiveUpdate:
+class LiveUpdate(CallEvent):
     """What is new. All `text` end to end is the transcript; `tail` follows it and replaces the tail before it.
 
     `segment` is a window that has closed. `seconds` is how much sound had come when the update was made.

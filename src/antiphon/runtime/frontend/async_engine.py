@@ -7,13 +7,13 @@ from collections.abc import AsyncIterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from antiphon.audio.samples import RawFormat
 from antiphon.engine.request import FinishReason, Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.async_reader import AsyncReader
-from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import AsyncioSink
 from antiphon.runtime.calls.speech_options import SpeechOptions
@@ -36,10 +36,6 @@ from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscr
 from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.text.grammar_spec import GrammarSpec
-
-
-class _EmbeddingReader(AsyncReader[Embeddings]):
-    _last = Embeddings
 
 
 class AsyncEngine(FrontEnd):
@@ -120,14 +116,14 @@ class AsyncEngine(FrontEnd):
 
     async def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
         """Embed texts: one vector for each, in order."""
-        call = EmbeddingCall(new_id("embedding"), self._loop, self._sink)
+        call = self._new_call(EmbeddingCall)
         listed = [texts] if isinstance(texts, str) else texts
-        await asyncio.to_thread(self._prepare_embedding, call, listed, model)
+        call.attach(await asyncio.to_thread(self.embedding_requests, call.id, listed, model))
         if not call.requests:
             return []
-        async with _EmbeddingReader(call, self._sink) as reader:
-            await asyncio.wrap_future(call.submit())
-            return (await anext(reader)).vectors
+        async with AsyncReader[Embeddings](call, self._sink) as reader:
+            await asyncio.wrap_future(call.submit(self._loop))
+            return list(torch.from_numpy((await anext(reader)).vectors))
 
     # -- transcription ------------------------------------------------------------------------------------------
 
@@ -139,7 +135,7 @@ class AsyncEngine(FrontEnd):
         Options are the fields of `TranscriptionOptions`.
         """
         checked = from_options(TranscriptionOptions, options)
-        transcriber = await asyncio.to_thread(self._transcriber, model)
+        transcriber = await asyncio.to_thread(self.transcriber, model)
         sound = await asyncio.to_thread(open_sound, source, raw=raw)
         call = self._new_call(TranscriptionCall)
         transcription = AsyncTranscription(call, self._sink)
@@ -152,7 +148,7 @@ class AsyncEngine(FrontEnd):
         """Start a live transcription: push sound as it arrives and read updates."""
         checked = from_options(TranscriptionOptions, options)
         call = self._new_call(LiveCall)
-        transcriber = await asyncio.to_thread(self._transcriber, model)
+        transcriber = await asyncio.to_thread(self.transcriber, model)
         await asyncio.to_thread(call.prepare, transcriber, checked, interval)
         session = AsyncLiveSession(call, self._sink)
         call.start()
@@ -165,7 +161,7 @@ class AsyncEngine(FrontEnd):
         """
         checked = from_options(HearingOptions, options)
         call = self._new_call(HearingCall)
-        transcriber = await asyncio.to_thread(self._transcriber, model)
+        transcriber = await asyncio.to_thread(self.transcriber, model)
         await asyncio.to_thread(call.prepare, transcriber, checked)
         hearing = AsyncHearing(call, self._sink)
         call.start()
@@ -183,9 +179,9 @@ class AsyncEngine(FrontEnd):
         """
         checked = from_options(SpeechOptions, options)
         call = self._new_call(SpeechCall)
-        speaker = await asyncio.to_thread(self._speaker, model)
+        speaker = await asyncio.to_thread(self.speaker, model)
         whole, coming = (text, None) if text is None or isinstance(text, str) else (None, text)
-        await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)
+        await asyncio.to_thread(call.prepare, speaker, self.port, whole, checked)
         synthesis = AsyncSynthesis(call, self._sink, call.rate)
         if coming is not None:
             synthesis.feed(coming)

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from antiphon.audio.samples import RawFormat
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.speech_options import SpeechOptions
@@ -141,25 +141,25 @@ class Engine(FrontEnd):
         token of the vocabulary after position `start + i`. A piece may come again after a preemption. The completion
         has the prompt's own log-probabilities.
         """
-        (output,) = self._samples(tokens, SamplingParams(max_tokens=1, prompt_logprobs=True), model=model)
+        (output,) = self.samples(tokens, SamplingParams(max_tokens=1, prompt_logprobs=True), model=model)
         output.request.on_distributions = on_rows
         return self._submitted([output])[0].wait()
 
     def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
         """Embed texts: one vector for each, in order."""
-        call = EmbeddingCall(new_id("embedding"), self._loop, self._sink)
-        self._prepare_embedding(call, [texts] if isinstance(texts, str) else texts, model)
+        call = self._new_call(EmbeddingCall)
+        call.attach(self.embedding_requests(call.id, [texts] if isinstance(texts, str) else texts, model))
         if not call.requests:
             return []
         inbox = ThreadInbox()
         self._sink.open([call.id], inbox)
         try:
-            call.submit().result()
+            call.submit(self._loop).result()
             embeddings = inbox.get()
         finally:
             self._sink.close([call.id])
         assert isinstance(embeddings, Embeddings)
-        return embeddings.vectors
+        return list(torch.from_numpy(embeddings.vectors))
 
     # -- transcription ------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Engine(FrontEnd):
         Closing the iterator cancels the work.
         """
         checked = from_options(TranscriptionOptions, options)
-        transcriber = self._transcriber(model)
+        transcriber = self.transcriber(model)
         sound = open_sound(source, raw=raw)
         return self._new_call(TranscriptionCall).events(transcriber, sound, checked)
 
@@ -209,7 +209,7 @@ class Engine(FrontEnd):
         """
         checked = from_options(TranscriptionOptions, options)
         call = self._new_call(LiveCall)
-        call.prepare(self._transcriber(model), checked, interval)
+        call.prepare(self.transcriber(model), checked, interval)
         session = LiveSession(call, self._sink, on_update)
         call.start()
         return session
@@ -224,7 +224,7 @@ class Engine(FrontEnd):
         """
         checked = from_options(SpeechOptions, options)
         call = self._new_call(SpeechCall)
-        call.prepare(self._speaker(model), self._port, text, checked)
+        call.prepare(self.speaker(model), self.port, text, checked)
         synthesis = Synthesis(call, self._sink)
         call.start()
         return synthesis

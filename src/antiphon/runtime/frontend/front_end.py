@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from antiphon.device_names import AUTO
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot
-from antiphon.engine.request import Priority
+from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
@@ -26,6 +26,7 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.task_call import TaskCall
 from antiphon.runtime.frontend.adapters import AdapterSlots
 from antiphon.runtime.frontend.draft_models import DraftModels
 from antiphon.runtime.frontend.lane import DetectorLane
@@ -38,22 +39,16 @@ from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.process_memory import drop_locals
 from antiphon.runtime.slots.devices import EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
-from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.runtime.speech.text import Speaker
-from antiphon.runtime.text.calls import EmbeddingCall
 from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt, RequestFactory
-from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.detection.call import VoiceActivityCall
-from antiphon.runtime.transcription.listening.call import LiveCall
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
 Options = TypeVar("Options")
-Call = TypeVar("Call", TranscriptionCall, LiveCall, VoiceActivityCall, HearingCall, SpeechCall)
+Call = TypeVar("Call", bound=TaskCall)
 
 
 def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
@@ -88,14 +83,12 @@ class FrontEnd:
         self._transcribers: dict[str, Transcriber] = {}
         self._pronunciation: Pronunciation | None = None
         self._outputs: list[SampleOutput] = []  # with something to take
-        self._calls: weakref.WeakSet[TranscriptionCall | LiveCall | VoiceActivityCall | HearingCall | SpeechCall] = (
-            weakref.WeakSet()
-        )
+        self._calls: weakref.WeakSet[TaskCall] = weakref.WeakSet()
         self._loop = EngineLoop(self._core, self._flush)
         #: The detectors that calls use, such as voice activity.
         self.detectors = DetectorLane(self._load_files, self._make_slots)
         self._adapters = AdapterSlots(self._loop, self._core)
-        self._port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
+        self.port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
         self._offline = offline
         self._drafts = DraftModels(self.config, self._load_files)
         self._profile: Profile | None = None
@@ -258,17 +251,17 @@ class FrontEnd:
             raise ModelNotFoundError(f"{len(fitting)} loaded models fit; name one of: {names}")
         return fitting[0]
 
-    def _transcriber(self, model: str | None) -> Transcriber:
+    def transcriber(self, model: str | None) -> Transcriber:
         """The transcriber of the named model, or of the only resident one for transcription."""
         loaded = self._factory(model, Task.TRANSCRIBE).loaded
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
             known = self._transcribers[loaded.name] = Transcriber(
-                loaded, self._port, speculates=self.config.speculation is not Speculation.OFF
+                loaded, self.port, speculates=self.config.speculation is not Speculation.OFF
             )
         return known
 
-    def _speaker(self, model: str | None) -> Speaker:
+    def speaker(self, model: str | None) -> Speaker:
         """The named speech model, or the only resident one, with its voices and the pronunciation of words."""
         loaded = self._factory(model, Task.SYNTHESIZE).loaded
         if self._pronunciation is None:
@@ -289,17 +282,17 @@ class FrontEnd:
         """
         return self._factory(model, Task.GENERATE).loaded.sampling.params(**given)
 
-    # -- calls with threads of their own ------------------------------------------------------------------------
-    # Those that are still open when the engine is closed are cancelled.
+    # -- calls --------------------------------------------------------------------------------------------------
 
     def _new_call(self, kind: type[Call], call_id: str | None = None) -> Call:
+        """Return a call of that class. It is cancelled if it is still open when the engine is closed."""
         call = kind(call_id or new_id(kind.id_prefix), self._sink)
         self._calls.add(call)
         return call
 
     # -- text ---------------------------------------------------------------------------------------------------
 
-    def _samples(
+    def samples(
         self,
         prompt: Prompt,
         params: SamplingParams,
@@ -333,19 +326,19 @@ class FrontEnd:
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[SampleOutput]:
         pairs = zip(prompts, params, strict=True)
-        return [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
+        return [output for prompt, own in pairs for output in self.samples(prompt, own, **details)]
 
-    def _prepare_embedding(
+    def embedding_requests(
         self,
-        call: EmbeddingCall,
+        call_id: str,
         texts: Sequence[str | Sequence[int]],
         model: str | None,
         priority: int = Priority.NORMAL,
         second_starts: Sequence[int] | None = None,
-    ) -> None:
-        """With `second_starts` the texts are pairs, for a cross-encoder."""
+    ) -> list[Request]:
+        """Return requests, not yet submitted. With `second_starts` the texts are pairs, for a cross-encoder."""
         factory = self._factory(model, Task.EMBED if second_starts is None else Task.SCORE)
-        call.attach(factory.make_embeddings(texts, priority, call.id, second_starts))
+        return factory.make_embeddings(texts, priority, call_id, second_starts)
 
     def _mark(self, output: SampleOutput) -> None:
         self._outputs.append(output)

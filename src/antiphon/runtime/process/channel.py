@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from antiphon import errors
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
-from antiphon.runtime.calls.events import FINAL_EVENTS, Accepted, Embeddings, Ended, Event, PieceRead, TextDelta
-from antiphon.runtime.calls.hearing import HearingEvent
-from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
-from antiphon.runtime.calls.voice_events import VoiceEvent
+from antiphon.runtime.calls.events import FINAL_EVENTS, Accepted, Ended, Event, TextDelta
+from antiphon.runtime.calls.task_call import TaskCall
+from antiphon.runtime.calls.tasks import TASKS, TaskRequest
 from antiphon.runtime.process import messages
+
+
+@dataclass
+class OpenCall:
+    """A call, what was asked of it, and how many of its samples have not ended."""
+
+    call: TaskCall
+    request: TaskRequest
+    num_unended: int
 
 
 class ChannelSink:
@@ -25,17 +33,15 @@ class ChannelSink:
 
     def __init__(self, send: Callable[[msgspec.Struct], None]) -> None:
         self._send = send
-        self._calls: dict[str, Any] = {}
-        self._num_unended: dict[str, int] = {}
+        self._calls: dict[str, OpenCall] = {}
 
-    def open(self, call: Any, num_samples: int = 1) -> None:
+    def open(self, call: TaskCall, request: TaskRequest) -> None:
         if call.id in self._calls:
             raise InvalidRequestError(f"request id {call.id!r} is in use")
-        self._num_unended[call.id] = num_samples
-        self._calls[call.id] = call
+        self._calls[call.id] = OpenCall(call, request, request.num_samples)
 
-    def call(self, call_id: str) -> Any:
-        """The open call of that id, or None."""
+    def find(self, call_id: str) -> OpenCall | None:
+        """The open call of that id."""
         return self._calls.get(call_id)
 
     def put(self, call_id: str, event: Event) -> None:
@@ -54,51 +60,32 @@ class ChannelSink:
     def _close(self, call_id: str, event: Event) -> None:
         if isinstance(event, Ended):
             call_id = call_id.rpartition("/")[0]
-            self._num_unended[call_id] = self._num_unended.get(call_id, 1) - 1
-            if self._num_unended[call_id]:
-                return
-        self._num_unended.pop(call_id, None)
+            call = self._calls.get(call_id)
+            if call is not None:
+                call.num_unended -= 1
+                if call.num_unended:
+                    return
         self._calls.pop(call_id, None)
 
 
-#: Events that travel as they are. Sound, vectors and errors have messages of their own.
-_EVENTS = (
-    Accepted,
-    Ended,
-    LiveUpdate,
-    PieceRead,
-    SpeechStats,
-    Transcript,
-    TranscriptProgress,
-    *get_args(VoiceEvent),
-    *get_args(HearingEvent),
-)
-_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    event.__name__: msgspec.msgpack.Decoder(event) for event in _EVENTS
-}
-
-
 def message_of(call_id: str, event: Event) -> msgspec.Struct:
-    """The message for an event. Those of text go by `Deltas`, many at once."""
-    match event:
-        case SpeechChunk():
-            samples = event.samples.tobytes()
-            return messages.SpeechPart(call_id, samples, event.rate, event.start, event.text, list(event.words))
-        case Embeddings():
-            rows = np.stack([vector.float().numpy() for vector in event.vectors])
-            return messages.Embedded(call_id, rows.tobytes(), rows.shape[1], event.prompt_tokens)
-        case AntiphonError():
-            return messages.Rejected(call_id, *kind_and_message(event))
-    return messages.CallEvent(call_id, type(event).__name__, msgspec.Raw(messages.encode(event)))
+    """Return the message for an event. Those of text go by `Deltas`, many at once."""
+    if isinstance(event, AntiphonError):
+        return messages.Rejected(call_id, *kind_and_message(event))
+    return messages.EventMessage(call_id, type(event).__name__, msgspec.Raw(messages.encode(event)))
 
 
-def event_of(message: messages.SpeechPart | messages.CallEvent) -> Event:
-    """The event in a message."""
-    if isinstance(message, messages.SpeechPart):
-        samples = np.frombuffer(message.samples, np.float32)
-        return SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
-    event: Event = _DECODERS[message.kind].decode(message.event)
+def event_of(message: messages.EventMessage) -> Event:
+    """Return the event in a message."""
+    event: Event = _decoder(message.kind).decode(message.event)
     return event
+
+
+@cache
+def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
+    """Return the decoder of the events of that name, which a task declares."""
+    known = {event.__name__: event for task in TASKS for event in (Accepted, *task.yields)}
+    return messages.decoder(known[kind])
 
 
 def kind_and_message(error: BaseException) -> tuple[str, str]:

@@ -14,13 +14,23 @@ from typing import Any, TypeVar
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import MAX_SAMPLES
+from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.calls.tasks import (
+    DetectVoice,
+    EmbedInputs,
+    Generate,
+    Hear,
+    Listen,
+    Speak,
+    TaskRequest,
+    Transcribe,
+)
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.device_book import DeviceBook
 from antiphon.runtime.process.engine_process import EngineProcess
-from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.process.restart_policy import RestartPolicy
@@ -91,7 +101,7 @@ class EngineClient(Supervisor):
         match message:
             case messages.Deltas():
                 self._sink.put_deltas(message.items)
-            case messages.CallEvent() | messages.SpeechPart():
+            case messages.EventMessage():
                 self._sink.put(message.id, event_of(message))
             case messages.Rejected():
                 self._reject(message.id, error_of(message.kind, message.message))
@@ -103,8 +113,6 @@ class EngineClient(Supervisor):
                 answer(("unload", message.name), message)
             case messages.Devices():
                 self.devices.take(message)
-            case messages.Embedded():
-                answer(("embed", message.id), message)
             case messages.Figures():
                 answer(("figures", message.id), message)
             case messages.Activity():
@@ -114,7 +122,7 @@ class EngineClient(Supervisor):
     def _reject(self, call_id: str, error: AntiphonError) -> None:
         if not call_id:
             self._start_error = error
-        elif not any(self._questions.answer((kind, call_id), error) for kind in ("embed", "figures")):
+        elif not self._questions.answer(("figures", call_id), error):
             self._sink.put(call_id, error)
 
     def _fail_calls(self, message: str) -> None:
@@ -262,51 +270,40 @@ class EngineClient(Supervisor):
     # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.
 
-    def generate(self, call: messages.Generate) -> GenerateStream:
+    def generate(self, request: Generate) -> GenerateStream:
         """Samples of a prompt."""
-        process = self._ready_process()
-        if not 1 <= call.n <= MAX_SAMPLES:
-            raise InvalidRequestError(f"n is {call.n}; it must be 1 to {MAX_SAMPLES}")
-        ids = [call.id, *(f"{call.id}/{index}" for index in range(call.n))]
-        return self._opened(process, call, GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids))
+        if not 1 <= request.n <= MAX_SAMPLES:
+            raise InvalidRequestError(f"n is {request.n}; it must be 1 to {MAX_SAMPLES}")
+        ids = [request.id, *(f"{request.id}/{index}" for index in range(request.n))]
+        return self._open(request, lambda control, sink: GenerateStream(control, sink, request.n, ids))
 
-    async def embed(self, call: messages.EmbedInputs) -> messages.Embedded:
+    async def embed(self, request: EmbedInputs) -> Embeddings:
         """Vectors of token ids. Cancelling the wait cancels the work."""
-        process = self._ready_process()
-        if self._questions.pending(("embed", call.id)) is not None:
-            raise InvalidRequestError(f"request id {call.id!r} is in use")
-        try:
-            answer: messages.Embedded = await self._questions.ask(process, ("embed", call.id), call)
-        except asyncio.CancelledError:
-            process.send(messages.Abort(call.id))
-            raise
-        return answer
+        async with self._open(request, AsyncReader[Embeddings]) as reader:
+            return await anext(reader)
 
-    def transcribe(self, call: messages.Transcribe | messages.Listen) -> AsyncTranscription:
+    def transcribe(self, request: Transcribe | Listen) -> AsyncTranscription:
         """A recording, or a live session."""
-        process = self._ready_process()
-        return self._opened(process, call, AsyncTranscription(RemoteCall(call.id, process.send), self._sink))
+        return self._open(request, AsyncTranscription)
 
-    def detect_voice(self, call: messages.DetectVoice) -> AsyncVoiceActivity:
+    def detect_voice(self, request: DetectVoice) -> AsyncVoiceActivity:
         """Where speech begins and ends in sound that is pushed."""
-        process = self._ready_process()
-        return self._opened(process, call, AsyncVoiceActivity(RemoteCall(call.id, process.send), self._sink))
+        return self._open(request, AsyncVoiceActivity)
 
-    def hear(self, call: Hear) -> AsyncHearing:
+    def hear(self, request: Hear) -> AsyncHearing:
         """Turns of speech and their transcripts."""
-        process = self._ready_process()
-        return self._opened(process, call, AsyncHearing(RemoteCall(call.id, process.send), self._sink))
+        return self._open(request, AsyncHearing)
 
-    def speak(self, call: messages.Speak) -> AsyncSynthesis:
+    def speak(self, request: Speak) -> AsyncSynthesis:
         """A text as speech."""
-        process = self._ready_process()
-        return self._opened(process, call, AsyncSynthesis(RemoteCall(call.id, process.send), self._sink))
+        return self._open(request, AsyncSynthesis)
 
-    @staticmethod
-    def _opened(process: EngineProcess, call: messages.Opening, reader: Reader) -> Reader:
-        """The reader of a call that is sent; it is registered first, and not at all if the call cannot be encoded."""
+    def _open(self, request: TaskRequest, reader_of: Callable[[Any, ThreadSink], Reader]) -> Reader:
+        """Send a request and return its reader, which is registered first; not if the request cannot be encoded."""
+        process = self._ready_process()
+        reader = reader_of(RemoteCall(request, process.send), self._sink)
         try:
-            process.send(call)
+            process.send(request)
         except BaseException:
             reader.close()
             raise

@@ -1,21 +1,22 @@
-"""The messages between a server and its engine process, encoded with msgspec."""
+"""The messages between a server and its engine process, encoded with msgspec.
+
+A call is opened by its `TaskRequest`, gets `CallInput`s while it runs, and is answered by `Deltas`, `EventMessage` and
+`Rejected`. All of these derive from the tasks that are declared in `runtime/calls/tasks.py`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar, Union, cast, get_type_hints
 
 import msgspec
+import numpy as np
 
 from antiphon.engine.request import FinishReason
-from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.control import CallControl
 from antiphon.runtime.calls.events import TextDelta
-from antiphon.runtime.calls.speech import TimedWord
-from antiphon.runtime.calls.speech_options import SpeechOptions
-from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
-from antiphon.runtime.process.hearing_messages import Hear, HearingControls
-from antiphon.text.grammar_spec import GrammarSpec
-
-# Calls (see `runtime/calls/events.py`) are answered by `Deltas`, `SpeechPart` and `CallEvent`, or by `Rejected`.
+from antiphon.runtime.calls.tasks import TASKS, TaskRequest
 
 # -- to the engine ------------------------------------------------------------------------------------------------
 
@@ -40,117 +41,8 @@ class UnloadModel(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
-class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. A `GenerationCall`."""
-
-    id: str
-    model: str
-    prompt: list[int]
-    params: SamplingParams
-    n: int = 1
-    priority: int = 2
-    timeout: float | None = None
-    grammar: GrammarSpec | None = None
-    cache_salt: str = ""
-
-
-class EmbedInputs(msgspec.Struct, frozen=True, tag=True):
-    """One vector per input of token ids. An `EmbeddingCall`, answered by `Embedded` or `Rejected`.
-
-    With `second_starts` the inputs are pairs of texts, and these are where the second ones begin. A cross-encoder gives
-    vectors of width 1, which are the scores.
-    """
-
-    id: str
-    model: str
-    inputs: list[list[int]]
-    priority: int = 2
-    second_starts: list[int] | None = None
-
-
-class Transcribe(msgspec.Struct, frozen=True, tag=True):
-    """A recording: mono at 16 kHz, float32 in native byte order. A `TranscriptionCall`.
-
-    With `is_fed` the samples follow in `PushAudio`s, each answered by `PieceRead` when used; `EndAudio` ends them.
-    """
-
-    id: str
-    model: str
-    samples: bytes
-    options: TranscriptionOptions
-    is_fed: bool = False
-
-
-class Listen(msgspec.Struct, frozen=True, tag=True):
-    """A live session. A `LiveCall`."""
-
-    id: str
-    model: str
-    options: TranscriptionOptions
-    interval: float = DEFAULT_INTERVAL
-
-
-class DetectVoice(msgspec.Struct, frozen=True, tag=True):
-    """Where speech begins and ends in sound that follows in `PushAudio`s. A `VoiceActivityCall`.
-
-    Speech ends at a silence of `min_silence` seconds.
-    """
-
-    id: str
-    min_silence: float = 0.5
-
-
-class PushAudio(msgspec.Struct, frozen=True, tag=True):
-    """Sound for a live session, a hearing call, voice activity or a recording that is fed, as in `Transcribe`."""
-
-    id: str
-    samples: bytes
-
-
-class EndAudio(msgspec.Struct, frozen=True, tag=True):
-    """No more sound will come for a live session, a hearing call, voice activity or a recording that is fed."""
-
-    id: str
-
-
-class Speak(msgspec.Struct, frozen=True, tag=True):
-    """A text to speak. A `SpeechCall`.
-
-    With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few chunks are sent ahead; then
-    each needs a `ReleaseChunk`.
-    """
-
-    id: str
-    model: str
-    text: str
-    options: SpeechOptions
-    is_open: bool = False
-
-
-class AppendText(msgspec.Struct, frozen=True, tag=True):
-    """More of the text of a synthesis that is open."""
-
-    id: str
-    text: str
-
-
-class EndText(msgspec.Struct, frozen=True, tag=True):
-    """No more text will come for a synthesis that is open."""
-
-    id: str
-
-
-class ReleaseChunk(msgspec.Struct, frozen=True, tag=True):
-    """A chunk of a synthesis has been read: another may be sent."""
-
-    id: str
-
-
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """End every sample of a generate, an embed, a transcription, a live session, a hearing call or a synthesis.
-
-    The ids of single samples are understood as well.
-    """
+    """End a call, or one sample of it by its own id."""
 
     id: str
     reason: FinishReason = FinishReason.CANCELLED
@@ -177,10 +69,31 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """End everything and exit."""
 
 
-#: What opens a call, and what reaches one that is open.
-Opening = Generate | EmbedInputs | Transcribe | Listen | DetectVoice | Hear | Speak
-Control = PushAudio | EndAudio | HearingControls | AppendText | EndText | ReleaseChunk | Abort
-ToEngine = Opening | Control | LoadModel | UnloadModel | GetFigures | WatchActivity | UnwatchActivity | Shutdown
+class CallInput(msgspec.Struct, frozen=True):
+    """Base of the inputs of calls: one method of a task's control, with its arguments as the other fields."""
+
+    method: ClassVar[str]
+    id: str
+
+
+@cache
+def input_of(method: Callable[..., None]) -> type[CallInput]:
+    """Return the message for a method of a control."""
+    fields = [(name, kind) for name, kind in get_type_hints(method).items() if name != "return"]
+    name = method.__qualname__
+    namespace = {"method": method.__name__}
+    made = msgspec.defstruct(name, fields, bases=(CallInput,), namespace=namespace, tag=name, frozen=True)
+    return cast(type[CallInput], made)
+
+
+def inputs_of(control: type) -> dict[str, type[CallInput]]:
+    """Return the messages for what a control has beyond `cancel`, by method."""
+    names = [name for name in dir(control) if not name.startswith("_") and name not in dir(CallControl)]
+    return {name: input_of(getattr(control, name)) for name in names}
+
+
+Administration = LoadModel | UnloadModel | GetFigures | WatchActivity | UnwatchActivity | Shutdown
+ToEngine = TaskRequest | CallInput | Abort | Administration
 
 
 # -- from the engine ----------------------------------------------------------------------------------------------
@@ -253,7 +166,7 @@ class Unloaded(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
-class CallEvent(msgspec.Struct, frozen=True, tag=True):
+class EventMessage(msgspec.Struct, frozen=True, tag=True):
     """An event of a call, by the name of its class; see `process/channel.py`."""
 
     id: str
@@ -262,7 +175,7 @@ class CallEvent(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):
-    """A request that was not taken, or an embed that failed; `kind` is the class of the `AntiphonError`.
+    """A call that was not taken, or that failed; `kind` is the class of the `AntiphonError`.
 
     With an empty id: the engine could not be set up, and the process exits.
     """
@@ -276,26 +189,6 @@ class Deltas(msgspec.Struct, frozen=True, tag=True):
     """All that a step gave, in one message."""
 
     items: list[TextDelta]
-
-
-class Embedded(msgspec.Struct, frozen=True, tag=True):
-    """`vectors` are float32 in native byte order, one row per input."""
-
-    id: str
-    vectors: bytes
-    width: int
-    prompt_tokens: int
-
-
-class SpeechPart(msgspec.Struct, frozen=True, tag=True):
-    """The sound of a clause: float32 samples in native byte order, and where in the speech they stand."""
-
-    id: str
-    samples: bytes
-    rate: int
-    start: float
-    text: str
-    words: list[TimedWord]
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
@@ -319,10 +212,34 @@ class Dying(msgspec.Struct, frozen=True, tag=True):
 
 
 #: Events of calls, then answers, then the state of the process.
-_Events = Deltas | SpeechPart | CallEvent | Rejected
-_Answers = Loaded | LoadFailed | Unloaded | Embedded | Figures | Activity
+_Events = Deltas | EventMessage | Rejected
+_Answers = Loaded | LoadFailed | Unloaded | Figures | Activity
 FromEngine = _Events | _Answers | Devices | Started | Heartbeat | Dying
 
-encode = msgspec.msgpack.Encoder().encode
-decode_command = msgspec.msgpack.Decoder(ToEngine).decode
+
+def _packed(value: Any) -> Any:
+    """Samples and vectors travel as their shape and their float32 bytes in native order."""
+    if isinstance(value, np.ndarray):
+        floats = np.ascontiguousarray(value, np.float32)
+        return floats.shape, floats.data
+    raise TypeError(f"{type(value).__name__} cannot be sent to another process")
+
+
+def _unpacked(_: type, value: Any) -> Any:
+    shape, data = value
+    return np.frombuffer(data, np.float32).reshape(shape)
+
+
+def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Return a decoder of messages of this type."""
+    return msgspec.msgpack.Decoder(kind, dec_hook=_unpacked)
+
+
+def command_decoder() -> msgspec.msgpack.Decoder[ToEngine]:
+    """Return a decoder of all that an engine process takes, with the tasks that are declared now."""
+    inputs = {made for task in TASKS for made in inputs_of(task.control).values()}
+    return decoder(Union[(*TASKS, *inputs, Abort, Administration)])
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=_packed).encode
 decode_event = msgspec.msgpack.Decoder(FromEngine).decode

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -18,30 +19,23 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
 from antiphon.runtime.activity.memory import MemoryReader
 from antiphon.runtime.activity.reporter import ActivityReporter
-from antiphon.runtime.calls.events import Accepted
+from antiphon.runtime.calls.task_call import TaskCall
+from antiphon.runtime.calls.tasks import TASKS, CallThreads, TaskRequest
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
-from antiphon.runtime.process.controls import control, floats
-from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.process.load_threads import Load, LoadThreads
-from antiphon.runtime.speech.call import SpeechCall
-from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
-from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.detection.call import VoiceActivityCall
-from antiphon.runtime.transcription.listening.call import LiveCall
-from antiphon.runtime.transcription.sound_source import open_sound
-from antiphon.runtime.voice.hearing import HearingCall
 
 UNLOAD_THREADS = 4
-GRAMMAR_THREADS = 4
-SIDE_THREADS = 2
-MAX_TRANSCRIPTIONS = 64
-#: Calls that are being prepared at once to hear or to speak; one that has begun has a thread of its own.
-PREPARE_THREADS = 4
+CALL_THREADS = {
+    CallThreads.GRAMMAR: 4,
+    CallThreads.EMBEDDING: 2,
+    CallThreads.RECORDING: 64,
+    CallThreads.SESSION: 4,
+}
 
 
 class ServedEngine(FrontEnd):
@@ -56,10 +50,14 @@ class ServedEngine(FrontEnd):
         self._send = send
         self._loads = LoadThreads()
         self._unload_threads = ThreadPoolExecutor(UNLOAD_THREADS, "antiphon-unload")
-        self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "antiphon-grammar")
-        self._side_threads = ThreadPoolExecutor(SIDE_THREADS, "antiphon-side")
-        self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
-        self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "antiphon-prepare")
+        self._figure_threads = ThreadPoolExecutor(1, "antiphon-figures")
+        self._call_threads = {
+            kind: ThreadPoolExecutor(count, f"antiphon-{kind}") for kind, count in CALL_THREADS.items()
+        }
+        #: Imported before the first request, which would wait for it.
+        self._implementations: dict[type[TaskRequest], type[TaskCall]] = {
+            task: resolve_name(task.implementation) for task in TASKS
+        }
         super().__init__(ChannelSink(send), **options)
         memory = MemoryReader(self._devices, self._core, lambda: [own.loaded for own in list(self._factories.values())])
         self._activity = ActivityReporter(
@@ -85,12 +83,12 @@ class ServedEngine(FrontEnd):
 
     def take(self, command: messages.ToEngine) -> None:
         """Act on a command, without waiting."""
-        if isinstance(command, messages.Opening):
+        if isinstance(command, TaskRequest):
             try:
                 self._open(command)
             except InvalidRequestError as error:  # the id is in use
                 self._send(messages.Rejected(command.id, *kind_and_message(error)))
-        elif isinstance(command, messages.Control):
+        elif isinstance(command, messages.CallInput | messages.Abort):
             self._control(command)
         elif isinstance(command, messages.LoadModel):
             self._load(command)
@@ -98,20 +96,24 @@ class ServedEngine(FrontEnd):
             self._loads.cancel(command.name)
             self._unload_threads.submit(self._unload, command)
         elif isinstance(command, messages.GetFigures):
-            self._side_threads.submit(self._answer_figures, command)
+            self._figure_threads.submit(self._answer_figures, command)
         elif isinstance(command, messages.WatchActivity):
             self._activity.watch(command.id)
         elif isinstance(command, messages.UnwatchActivity):
             self._activity.stop()
 
-    def _control(self, command: messages.Control) -> None:
-        call = self._sink.call(command.id)
-        if call is None:  # it has ended, and its last event has been sent; or it is one sample of a generation
-            if isinstance(command, messages.Abort):
-                self._loop.abort_all([command.id], command.reason)
+    def _control(self, message: messages.CallInput | messages.Abort) -> None:
+        opened = self._sink.find(message.id)
+        if opened is None:  # it has ended, and its last event has been sent; or it is one sample of a generation
+            if isinstance(message, messages.Abort):
+                self._loop.abort_all([message.id], message.reason)
             return
         with suppress(AntiphonError):  # the call is ending
-            control(call, command)
+            if isinstance(message, messages.Abort):
+                opened.call.cancel(message.reason)
+            elif opened.request.accepts(message.method):
+                _, *arguments = msgspec.structs.astuple(message)
+                getattr(opened.call, message.method)(*arguments)
 
     def reject(self, data: bytes, error: Exception) -> None:
         """Answer a message that cannot be decoded, where it has an id to answer to."""
@@ -122,9 +124,9 @@ class ServedEngine(FrontEnd):
         if not isinstance(error, AntiphonError):
             error = InvalidRequestError(f"the engine process cannot decode a message of {len(data)} bytes: {error}")
         if isinstance(fields.get("id"), str):
-            call = self._sink.call(fields["id"])
-            if call is not None:  # what its caller wanted of it is not known
-                call.cancel()
+            opened = self._sink.find(fields["id"])
+            if opened is not None:  # what its caller wanted of it is not known
+                opened.call.cancel()
             self._send(messages.Rejected(fields["id"], *kind_and_message(error)))
         elif isinstance(fields.get("name"), str):
             self._send(messages.LoadFailed(fields["name"], *kind_and_message(error)))
@@ -219,106 +221,20 @@ class ServedEngine(FrontEnd):
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def _open(self, command: messages.Opening) -> None:
+    def _open(self, request: TaskRequest) -> None:
         """Make the call, so that further commands reach it, and have it begin where that holds nothing up."""
-        sink = self._sink
-        match command:
-            case messages.Generate():
-                generation = GenerationCall(command.id, self._loop)
-                sink.open(generation, command.n)
-                if command.grammar is None:
-                    self._begin(self._generate, generation, command)
-                else:
-                    self._grammar_threads.submit(self._begin, self._generate, generation, command)
-            case messages.EmbedInputs():
-                embedding = EmbeddingCall(command.id, self._loop, sink)
-                sink.open(embedding)
-                self._side_threads.submit(self._begin, self._embed, embedding, command)
-            case messages.Transcribe():
-                transcription = self._new_call(TranscriptionCall, command.id)
-                sink.open(transcription)
-                self._transcribe_threads.submit(self._begin, self._transcribe, transcription, command)
-            case messages.Listen():
-                live = self._new_call(LiveCall, command.id)
-                sink.open(live)
-                self._prepare_threads.submit(self._begin, self._listen, live, command)
-            case messages.DetectVoice():
-                voice = self._new_call(VoiceActivityCall, command.id)
-                sink.open(voice)
-                self._prepare_threads.submit(self._begin, self._detect_voice, voice, command)
-            case Hear():
-                hearing = self._new_call(HearingCall, command.id)
-                sink.open(hearing)
-                self._prepare_threads.submit(self._begin, self._hear, hearing, command)
-            case messages.Speak():
-                speech = self._new_call(SpeechCall, command.id)
-                speech.is_open = command.is_open
-                if command.is_open and command.text:
-                    speech.append(command.text)
-                sink.open(speech)
-                self._prepare_threads.submit(self._begin, self._speak, speech, command)
+        call = self._new_call(self._implementations[type(request)], request.id)
+        self._sink.open(call, request)
+        if request.begins_in is None:
+            self._begin(call, request)
+        else:
+            self._call_threads[request.begins_in].submit(self._begin, call, request)
 
-    def _begin(self, begin: Callable[[Any, Any], None], call: Any, command: Any) -> None:
+    def _begin(self, call: TaskCall, request: TaskRequest) -> None:
         try:
-            begin(call, command)
+            call.begin(self, request)
         except BaseException as error:
             self._sink.put(call.id, error_of(*kind_and_message(error)))
-
-    def _generate(self, call: GenerationCall, command: messages.Generate) -> None:
-        samples = self._samples(
-            command.prompt,
-            command.params,
-            model=command.model,
-            n=command.n,
-            priority=command.priority,
-            timeout=command.timeout,
-            grammar=command.grammar,
-            cache_salt=command.cache_salt,
-            call_id=call.id,
-        )
-        call.attach(samples)
-        call.submit(lambda done: self._submitted(call, done))
-
-    def _embed(self, call: EmbeddingCall, command: messages.EmbedInputs) -> None:
-        if not command.inputs:
-            raise InvalidRequestError("there are no inputs to embed")
-        self._prepare_embedding(call, command.inputs, command.model, command.priority, command.second_starts)
-        call.submit(lambda done: self._submitted(call, done))
-
-    def _submitted(self, call: GenerationCall | EmbeddingCall, done: Future[None]) -> None:
-        """In the loop's thread, before the next step."""
-        error = done.exception()
-        if error is not None:
-            call.reject()
-            self._sink.put(call.id, error_of(*kind_and_message(error)))
-        elif isinstance(call, GenerationCall):
-            self._sink.put(call.id, Accepted())
-
-    def _transcribe(self, call: TranscriptionCall, command: messages.Transcribe) -> None:
-        transcriber = self._transcriber(command.model)
-        sound = call.sent() if command.is_fed else open_sound(floats(command.samples))
-        call.run(transcriber, sound, command.options)
-
-    def _listen(self, call: LiveCall, command: messages.Listen) -> None:
-        call.prepare(self._transcriber(command.model), command.options, command.interval)
-        self._sink.put(call.id, Accepted())
-        call.start()
-
-    def _detect_voice(self, call: VoiceActivityCall, command: messages.DetectVoice) -> None:
-        call.prepare(self._port.detectors, command.min_silence)
-        self._sink.put(call.id, Accepted())
-        call.start()
-
-    def _hear(self, call: HearingCall, command: Hear) -> None:
-        call.prepare(self._transcriber(command.model), command.options)
-        self._sink.put(call.id, Accepted())
-        call.start()
-
-    def _speak(self, call: SpeechCall, command: messages.Speak) -> None:
-        text = None if command.is_open else command.text
-        call.prepare(self._speaker(command.model), self._port, text, command.options)
-        self._sink.put(call.id, Accepted())
-        call.start()
 
     # -- figures ------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import zmq
 
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError
-from antiphon.runtime.process.messages import Dying, Heartbeat, Rejected, Shutdown, Started, decode_command, encode
+from antiphon.runtime.process.messages import Dying, Heartbeat, Rejected, Shutdown, Started, command_decoder, encode
 from antiphon.runtime.process.served_engine import ServedEngine
 
 LINGER_MILLISECONDS = 1000
@@ -86,10 +86,11 @@ def beat(engine: ServedEngine, outbox: Outbox, interval: float) -> None:
 
 def serve(commands: zmq.Socket[bytes], engine: ServedEngine) -> None:
     """Take commands until `Shutdown`. One that cannot be decoded is rejected."""
+    decode = command_decoder().decode
     while True:
         data = commands.recv()
         try:
-            command = decode_command(data)
+            command = decode(data)
         except Exception as error:
             engine.reject(data, error)
             continue

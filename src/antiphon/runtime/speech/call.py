@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,8 +28,11 @@ from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.speech.account import SpeechAccount
 from antiphon.runtime.speech.seams import FIRST_LEAD, LEAD, is_silent, trimmed
-from antiphon.runtime.speech.text import Piece, Reader, Speaker
+from antiphon.runtime.speech.text import Piece, Reader, Speaker, SpeechEngine
 from antiphon.runtime.speech.text_feed import TextFeed
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import Speak
 
 #: Utterances of one synthesis that are in the engine at once, after the first sound; before it, one.
 MAX_IN_FLIGHT = 2
@@ -54,8 +58,6 @@ class SpeechCall(ThreadCall):
     """
 
     id_prefix = "speech"
-    #: Whether text may be appended.
-    is_open = True
     rate: int
     _reader: Reader
     _port: EnginePort
@@ -66,6 +68,7 @@ class SpeechCall(ThreadCall):
         super().__init__(call_id, sink)
         self._model_name = ""
         self._text: str | TextFeed | Iterable[str] | None = None
+        self._first_text = ""  # before all that is appended
         self._unread = threading.Semaphore(MAX_UNREAD)
         self._inbox: SimpleQueue[Request | _Text | None] = SimpleQueue()
         self._in_flight: deque[tuple[Request, Piece]] = deque()
@@ -95,6 +98,13 @@ class SpeechCall(ThreadCall):
         self._account = SpeechAccount(port.clock)
         self._arrived = port.clock()
         self._deadline = None if options.timeout is None else self._arrived + options.timeout
+
+    def begin(self, engine: SpeechEngine, request: Speak) -> None:
+        if request.is_open:
+            self._first_text = request.text
+        text = None if request.is_open else request.text
+        self.prepare(engine.speaker(request.model), engine.port, text, request.options)
+        self._start_accepted()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
@@ -156,6 +166,8 @@ class SpeechCall(ThreadCall):
 
     def _begin_text(self) -> None:
         text = self._text
+        if self._first_text:
+            self._take_text(_Text(self._first_text))
         if isinstance(text, str):
             self.append(text)
             self.end_text()
@@ -187,16 +199,19 @@ class SpeechCall(ThreadCall):
         if self._is_closed.is_set():
             raise self._closed_error()
         if isinstance(event, _Text) and not self._text_ended:
-            if event.error is not None:
-                raise event.error
-            if event.text is None:
-                self._text_ended = True
-                self._sources.append(self._splitter.finish())
-            elif isinstance(event.text, str):
-                self._account.num_characters += len(event.text)
-                self._sources.append(self._splitter.push(event.text))
-            else:
-                raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
+            self._take_text(event)
+
+    def _take_text(self, event: _Text) -> None:
+        if event.error is not None:
+            raise event.error
+        if event.text is None:
+            self._text_ended = True
+            self._sources.append(self._splitter.finish())
+        elif isinstance(event.text, str):
+            self._account.num_characters += len(event.text)
+            self._sources.append(self._splitter.push(event.text))
+        else:
+            raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
 
     def _look_ahead(self) -> None:
         """Have the next utterance ready. Where its length shall suit the listener, not before that can be told."""

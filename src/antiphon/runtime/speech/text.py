@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from antiphon.audio.speech.clauses import Clause
 from antiphon.audio.speech.espeak import EspeakPhonemizer
@@ -13,6 +14,7 @@ from antiphon.audio.speech.words import OVERRIDE
 from antiphon.errors import InvalidRequestError, MissingDependencyError, UnsupportedError
 from antiphon.models.base.speech_state import Speech, Utterance
 from antiphon.models.base.synthesizer import Synthesizer
+from antiphon.runtime.calls.port import CallEngine
 from antiphon.runtime.calls.speech import TimedWord
 from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.loading.loading import LoadedModel
@@ -58,6 +60,12 @@ class Piece:
     def _half_space(self, speech: Speech, index: int) -> float:
         is_space = self.owners[index] < 0 and self.utterance.ids[index] == self.space
         return speech.id_samples[index] / 2 if is_space else 0.0
+
+
+class SpeechEngine(CallEngine, Protocol):
+    """What calls of speech need of a front end."""
+
+    def speaker(self, model: str | None) -> Speaker: ...
 
 
 class Speaker:

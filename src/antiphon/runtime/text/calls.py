@@ -4,13 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
+from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
-from antiphon.errors import EngineError
-from antiphon.runtime.calls.events import Embeddings
-from antiphon.runtime.calls.port import RequestLoop
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.calls.events import Accepted, Embeddings
+from antiphon.runtime.calls.port import CallEngine, RequestLoop
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.text.output import SampleOutput
+from antiphon.runtime.text.requests import Prompt
+from antiphon.text.grammar_spec import GrammarSpec
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import EmbedInputs, Generate
+
+
+class TextEngine(CallEngine, Protocol):
+    """What calls of text need of a front end."""
+
+    def samples(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        model: str | None,
+        n: int,
+        priority: int,
+        timeout: float | None,
+        grammar: GrammarSpec | None,
+        cache_salt: str,
+        call_id: str | None,
+    ) -> list[SampleOutput]: ...
+
+    def embedding_requests(
+        self,
+        call_id: str,
+        texts: Sequence[str | Sequence[int]],
+        model: str | None,
+        priority: int,
+        second_starts: Sequence[int] | None,
+    ) -> list[Request]: ...
 
 
 class RequestsCall:
@@ -20,58 +57,82 @@ class RequestsCall:
     requests, so one of the two ends them.
     """
 
-    def __init__(self, call_id: str, loop: RequestLoop) -> None:
+    def __init__(self, call_id: str, sink: Sink) -> None:
         self.id = call_id
         self.requests: list[Request] = []
-        self._loop = loop
-        self._is_submitted = False
+        self._sink = sink
+        self._loop: RequestLoop | None = None  # once the requests are submitted
         self._cancelled: FinishReason | None = None
 
-    def submit(self, on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
+    def submit(self, loop: RequestLoop, on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
         """Hand the requests in; the future raises the error that rejected them. `on_done`: before the next step."""
-        added = self._loop.add(self.requests, on_done)
-        self._is_submitted = True
+        added = loop.add(self.requests, on_done)
+        self._loop = loop
         if self._cancelled is not None:
-            self._end(self._cancelled)
+            self.cancel(self._cancelled)
         return added
-
-    def reject(self) -> None:
-        """The engine did not take all of the requests."""
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
         self._cancelled = reason
-        if self._is_submitted:
-            self._end(reason)
+        if self._loop is not None:
+            self._loop.abort_all([request.id for request in self.requests], reason)
 
-    def _end(self, reason: FinishReason) -> None:
-        self._loop.abort_all([request.id for request in self.requests], reason)
+    def _submitted(self, done: Future[None]) -> None:
+        """In the loop's thread, before the next step."""
+        error = done.exception()
+        if error is not None:
+            self._rejected()
+            self._sink.put(self.id, error if isinstance(error, AntiphonError) else EngineError(describe(error)))
+        else:
+            self._accepted()
+
+    def _accepted(self) -> None:
+        """The engine took all of the requests."""
+
+    def _rejected(self) -> None:
+        """The engine did not take all of the requests."""
 
 
 class GenerationCall(RequestsCall):
     """Samples of one prompt. Each emits `TextDelta`s and `Ended` under its own id, after the steps that made them."""
 
-    def __init__(self, call_id: str, loop: RequestLoop) -> None:
-        super().__init__(call_id, loop)
-        self.outputs: list[SampleOutput] = []
+    id_prefix = "request"
 
-    def attach(self, outputs: Sequence[SampleOutput]) -> None:
-        """Take the samples, before they are submitted."""
-        self.outputs = list(outputs)
-        self.requests = [output.request for output in outputs]
+    def begin(self, engine: TextEngine, request: Generate) -> None:
+        self._outputs = engine.samples(
+            request.prompt,
+            request.params,
+            model=request.model,
+            n=request.n,
+            priority=request.priority,
+            timeout=request.timeout,
+            grammar=request.grammar,
+            cache_salt=request.cache_salt,
+            call_id=self.id,
+        )
+        self.requests = [output.request for output in self._outputs]
+        self.submit(engine.port.loop, self._submitted)
 
-    def reject(self) -> None:
+    def _accepted(self) -> None:
+        self._sink.put(self.id, Accepted())
+
+    def _rejected(self) -> None:
         """Requests that the engine took, before it rejected another of the call, emit nothing."""
-        for output in self.outputs:
+        for output in self._outputs:
             output.is_rejected = True
 
 
 class EmbeddingCall(RequestsCall):
     """Texts to embed. Emits `Embeddings` or an error when the last has ended."""
 
-    def __init__(self, call_id: str, loop: RequestLoop, sink: Sink) -> None:
-        super().__init__(call_id, loop)
-        self._sink = sink
-        self._num_unended = 0
+    id_prefix = "embedding"
+
+    def begin(self, engine: TextEngine, request: EmbedInputs) -> None:
+        if not request.inputs:
+            raise InvalidRequestError("there are no inputs to embed")
+        starts = request.second_starts
+        self.attach(engine.embedding_requests(self.id, request.inputs, request.model, request.priority, starts))
+        self.submit(engine.port.loop, self._submitted)
 
     def attach(self, requests: Sequence[Request]) -> None:
         self.requests = list(requests)
@@ -89,7 +150,8 @@ class EmbeddingCall(RequestsCall):
                 self._sink.put(self.id, EngineError(f"input {index} was not embedded: {why}"))
                 return
         num_tokens = sum(request.num_prompt_tokens for request in self.requests)
-        self._sink.put(self.id, Embeddings([request.result for request in self.requests], num_tokens))
+        vectors = np.stack([request.result.float().numpy() for request in self.requests])
+        self._sink.put(self.id, Embeddings(vectors, num_tokens))
 
 
 class SampleControl:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.core import describe
@@ -14,8 +15,12 @@ from antiphon.runtime.calls.events import PieceRead
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber
+from antiphon.runtime.transcription.sound_source import open_sound
+from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber, TranscriptionEngine
 from antiphon.runtime.transcription.window.job_runner import CancelledTranscriptionError, JobRunner
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import Transcribe
 
 
 class TranscriptionCall:
@@ -32,6 +37,11 @@ class TranscriptionCall:
         self._runner: JobRunner | None = None
         self._is_cancelled = False
         self._pieces: SimpleQueue[Floats | None] = SimpleQueue()
+
+    def begin(self, engine: TranscriptionEngine, request: Transcribe) -> None:
+        transcriber = engine.transcriber(request.model)
+        sound = self.sent() if request.samples is None else open_sound(request.samples)
+        self.run(transcriber, sound, request.options)
 
     def start(self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions) -> None:
         """Transcribe in a thread of the call's own."""

@@ -13,7 +13,7 @@ from antiphon.runtime.calls.control import SoundControl
 from antiphon.runtime.calls.events import Event, PieceRead
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
-from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent
+from antiphon.runtime.calls.voice_events import VoiceEvent
 
 #: Pieces of a recording that may be on their way at once.
 MAX_UNREAD_PIECES = 3
@@ -30,7 +30,6 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
     """
 
     _control: SoundControl
-    _last = Transcript
 
     def __init__(self, control: SoundControl, sink: ThreadSink) -> None:
         super().__init__(control, sink)
@@ -119,7 +118,6 @@ class AsyncVoiceActivity(AsyncReader[VoiceEvent]):
     """An asynchronous iterator of events, the last of which is `VoiceEnded`. Leaving it early cancels the call."""
 
     _control: SoundControl
-    _last = VoiceEnded
 
     def push(self, samples: Floats) -> None:
         """Mono sound at 16 kHz."""

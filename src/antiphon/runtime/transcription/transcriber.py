@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.calls.port import CallEngine, EnginePort
 from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.loading.loading import LoadedModel
@@ -23,6 +24,12 @@ class SoundChunks:
 
     pieces: Iterable[Floats]
     seconds: float | None = None
+
+
+class TranscriptionEngine(CallEngine, Protocol):
+    """What calls of transcription need of a front end."""
+
+    def transcriber(self, model: str | None) -> Transcriber: ...
 
 
 class Transcriber:

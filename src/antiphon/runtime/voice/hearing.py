@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +25,16 @@ from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.transcription.detection.voice_activity import VoiceTrack
-from antiphon.runtime.transcription.transcriber import Transcriber
+from antiphon.runtime.transcription.transcriber import Transcriber, TranscriptionEngine
 from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice import turn_detection as turning
 from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES, Question, TurnPrediction, ask
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, TurnDetector
 from antiphon.runtime.voice.turn_jobs import MAX_SILENCE, QUIET_SEARCH_SECONDS, TurnJobs
 from antiphon.runtime.voice.turns import SpeechTurn
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import Hear
 
 #: Sound is taken in at most so much at a time: decisions in it are made in its order.
 STEP = 2048
@@ -91,6 +95,10 @@ class HearingCall(ThreadCall):
     @property
     def _detectors(self) -> Detectors:
         return self._transcriber.port.detectors
+
+    def begin(self, engine: TranscriptionEngine, request: Hear) -> None:
+        self.prepare(engine.transcriber(request.model), request.options)
+        self._start_accepted()
 
     # -- for any thread; see `AsyncHearing` ---------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from antiphon.audio.samples import Floats, samples_of
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import HearingControl
-from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent
+from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import TurnSettings
@@ -20,7 +20,6 @@ class AsyncHearing(AsyncReader[HearingEvent]):
     """
 
     _control: HearingControl
-    _last = HearingEnded
 
     def __init__(self, control: HearingControl, sink: ThreadSink) -> None:
         super().__init__(control, sink)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from antiphon.audio.decode import decode
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.models.base.companions import VOICE_ACTIVITY
+from antiphon.runtime.calls.tasks import DetectVoice
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
 from antiphon.runtime.process.client import EngineClient
-from antiphon.runtime.process.messages import DetectVoice
 from antiphon.runtime.transcription.detection.call import MIN_SPEECH, RELEASE, THRESHOLD, SpeechEdges
 from support.sound.speech import JFK_SPEECH, jfk
 

@@ -53,7 +53,7 @@ def test_several_attempts_at_once_have_no_draft() -> None:
 def test_the_transcript_is_the_same_in_every_number(share: float) -> None:
     samples, options = noise(3.0), TranscriptionOptions(temperatures=(0.0,), timestamps=False)
     with Engine(tiny_whisper(), kv_bytes=16 << 20, speculate="ngram") as engine:
-        transcriber = engine._transcriber(None)
+        transcriber = engine.transcriber(None)
         assert transcriber.speculates
 
         def transcribe(expected: Sequence[int]) -> WindowJob:
@@ -72,4 +72,4 @@ def test_the_transcript_is_the_same_in_every_number(share: float) -> None:
 
 def test_an_engine_that_does_not_speculate_drafts_no_transcript() -> None:
     with Engine(tiny_whisper(), kv_bytes=16 << 20) as engine:
-        assert not engine._transcriber(None).speculates
+        assert not engine.transcriber(None).speculates

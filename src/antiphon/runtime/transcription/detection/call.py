@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,14 @@ from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.engine.request import FinishReason, Priority
 from antiphon.errors import check_values
 from antiphon.runtime.calls.detectors import Detectors
+from antiphon.runtime.calls.port import CallEngine
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
 from antiphon.runtime.transcription.detection.voice_activity import VoiceReader
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import DetectVoice
 
 THRESHOLD, RELEASE = 0.5, 0.35
 #: Anything shorter is not reported.
@@ -78,6 +83,10 @@ class VoiceActivityCall(ThreadCall):
         check_values((0 < min_silence <= 10, "min_silence", min_silence, "above 0 and at most 10 seconds"))
         self._voice = VoiceReader(detectors, Priority.HIGH)
         self._edges = SpeechEdges(self._voice.frame_seconds, min_silence)
+
+    def begin(self, engine: CallEngine, request: DetectVoice) -> None:
+        self.prepare(engine.port.detectors, request.min_silence)
+        self._start_accepted()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 

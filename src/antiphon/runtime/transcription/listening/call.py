@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,10 +26,13 @@ from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, Trans
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.listening.settling import CONTEXT_TOKENS, Hypotheses
 from antiphon.runtime.transcription.listening.windows import LiveWindows
-from antiphon.runtime.transcription.transcriber import Transcriber
+from antiphon.runtime.transcription.transcriber import Transcriber, TranscriptionEngine
 from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.window.job_runner import JobRunner
 from antiphon.runtime.transcription.window.segments import whole_segment
+
+if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+    from antiphon.runtime.calls.tasks import Listen
 
 
 @dataclass(eq=False)
@@ -83,6 +87,10 @@ class LiveCall(ThreadCall):
         self._account = TranscriptAccount(transcriber.language(options))
         self._windows = LiveWindows(transcriber.port.detectors)
         self._hypotheses = Hypotheses(self._recogniser)
+
+    def begin(self, engine: TranscriptionEngine, request: Listen) -> None:
+        self.prepare(engine.transcriber(request.model), request.options, request.interval)
+        self._start_accepted()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 

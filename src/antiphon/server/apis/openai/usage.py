@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.runtime.calls.events import TextDelta
-from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.server.generation.parameters.request_schemas import StreamOptions
 from antiphon.server.generation.text.usage import TokenUsage
 

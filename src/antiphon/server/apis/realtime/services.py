@@ -12,12 +12,11 @@ from antiphon.models.base.companions import END_OF_TURN
 from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk
 from antiphon.runtime.calls.speech_options import SpeechOptions
+from antiphon.runtime.calls.tasks import Hear, Speak, Transcribe
 from antiphon.runtime.calls.transcript import Transcript
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from antiphon.runtime.process.client import EngineState
-from antiphon.runtime.process.hearing_messages import Hear
-from antiphon.runtime.process.messages import Speak, Transcribe
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.items import Item
@@ -98,7 +97,7 @@ class ServedVoice:
         lease = await self._leases.take(model, "transcribe", () if options.voice_activity else None)
         stream = None
         try:
-            call = Transcribe(uuid.uuid4().hex, lease.model.name, samples.tobytes(), options)
+            call = Transcribe(uuid.uuid4().hex, lease.model.name, options, samples)
             stream = self._serving.client.transcribe(call)
             async for event in stream:
                 if isinstance(event, Transcript):

@@ -11,10 +11,10 @@ import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.errors import AntiphonError, EngineError
+from antiphon.runtime.calls.tasks import DetectVoice, Listen, Transcribe
 from antiphon.runtime.calls.transcript import Transcript
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.voice_events import VoiceStarted, VoiceStopped
-from antiphon.runtime.process.messages import DetectVoice, Listen, Transcribe
 from antiphon.runtime.transcription.stream import AsyncTranscription, AsyncVoiceActivity
 from antiphon.server.apis.wyoming.events import SoundFormat, WantedTranscript, sound_format, timestamp, unexpected
 from antiphon.server.apis.wyoming.frames import Frame
@@ -87,11 +87,7 @@ class Transcription:
     def _open(self, model: ReadyModel) -> tuple[AsyncTranscription, AsyncVoiceActivity]:
         client, number = self._serving.client, uuid.uuid4().hex
         options = TranscriptionOptions(language=self._wanted.language, prompt=", ".join(self._wanted.terms))
-        opening = (
-            Listen(number, model.name, options)
-            if self._is_live
-            else Transcribe(number, model.name, b"", options, is_fed=True)
-        )
+        opening = Listen(number, model.name, options) if self._is_live else Transcribe(number, model.name, options)
         try:
             stream = client.transcribe(opening)
             try:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.server.generation.chat.functions import with_tools
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.parameters.messages import AssistantMessage

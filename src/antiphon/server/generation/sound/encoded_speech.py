@@ -11,7 +11,7 @@ from antiphon.audio.encode import AudioEncoder, AudioFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.speech_options import SpeechOptions
-from antiphon.runtime.process.messages import Speak
+from antiphon.runtime.calls.tasks import Speak
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel

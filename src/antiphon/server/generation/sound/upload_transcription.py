@@ -10,9 +10,9 @@ from typing import IO, Any, TypeVar
 from antiphon.audio.decode import DecodeStream, decode_stream
 from antiphon.audio.samples import DecodeLimits, Floats, RawFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
+from antiphon.runtime.calls.tasks import Transcribe
 from antiphon.runtime.calls.transcript import Transcript, TranscriptProgress
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.process.messages import Transcribe
 from antiphon.runtime.transcription.stream import AsyncTranscription
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -52,7 +52,7 @@ class UploadTranscription:
         self._file = file
         self._param = param
         self._raw = raw
-        self._call = Transcribe(uuid.uuid4().hex, model.name, b"", options, is_fed=True)
+        self._call = Transcribe(uuid.uuid4().hex, model.name, options)
         self._stream: AsyncTranscription | None = None
         self._working: asyncio.Future[Any] | None = None
 

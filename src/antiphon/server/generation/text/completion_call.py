@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.server.generation.parameters.grammar import grammar_of
 from antiphon.server.generation.parameters.parameter_aliases import resolved
 from antiphon.server.generation.parameters.request_schemas import CompletionBody, MixedPrompt

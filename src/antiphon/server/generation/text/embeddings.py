@@ -11,7 +11,7 @@ import numpy as np
 from fastapi import Request
 
 from antiphon.errors import EngineError, TooManyTokensError
-from antiphon.runtime.process.messages import EmbedInputs
+from antiphon.runtime.calls.tasks import EmbedInputs
 from antiphon.server.generation.parameters.request_schemas import EmbeddingBody
 from antiphon.server.generation.text.context_length import context_length_error
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_ids, encode, several
@@ -107,7 +107,7 @@ async def embed_ids(
             answer = await serving.client.embed(call)
         except EngineError as error:
             raise engine_failure(serving.client, error) from error
-        parts.append(np.frombuffer(answer.vectors, dtype=np.float32).reshape(-1, answer.width))
+        parts.append(answer.vectors)
         tokens += answer.prompt_tokens
     return np.concatenate(parts), tokens
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.calls.tasks import Generate
 from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.generation.parameters.request_schemas import GenerateBody
 from antiphon.server.generation.text.usage import TokenUsage
