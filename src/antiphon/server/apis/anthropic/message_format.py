@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.apis.anthropic.output import MessageOutput
@@ -58,7 +57,7 @@ class MessageFormat(WireFormat):
         yield {"type": "message_delta", "delta": delta, "usage": self._usage}
         yield {"type": "message_stop"}
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> WireEvent:
         return {
             "id": self.id,
             "type": "message",

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from antiphon.server.apis.anthropic.tool_schemas import CacheControl, ClientTool
 from antiphon.server.generation.parameters.messages import FunctionName
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body, KeepAlive, Name, Priority
 from antiphon.server.web.http.text_only import ReadsText, text_only_error
 
@@ -197,7 +198,7 @@ class Thinking(Body):
 
 class OutputSchema(Body):
     type: Literal["json_schema"]
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: JsonSchema = Field(alias="schema")
 
 
 class OutputConfig(Body):

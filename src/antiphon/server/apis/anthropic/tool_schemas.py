@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from antiphon.server.generation.parameters.messages import FunctionName
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body
 from antiphon.server.web.http.text_only import TEXT_ONLY
 
@@ -35,20 +36,20 @@ class AnyTool(Body):
 
 class OwnTool(AnyTool):
     name: FunctionName
-    input_schema: dict[str, Any]
+    input_schema: JsonSchema
     type: Literal["custom"] | None = None
     description: str | None = None
 
 
-def _schema(required: list[str], **properties: Any) -> dict[str, Any]:
+def _schema(required: list[str], **properties: Any) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _text(description: str) -> dict[str, Any]:
+def _text(description: str) -> JsonSchema:
     return {"type": "string", "description": description}
 
 
-def _line(description: str) -> dict[str, Any]:
+def _line(description: str) -> JsonSchema:
     return {"type": "integer", "description": description}
 
 
@@ -67,13 +68,13 @@ EDITS = {
 }
 
 
-def _command(*names: str) -> dict[str, Any]:
+def _command(*names: str) -> JsonSchema:
     return {"type": "string", "enum": list(names)}
 
 
 class BashTool(AnyTool):
     description: ClassVar[str] = "Run commands in a bash shell that keeps its state between calls."
-    input_schema: ClassVar[dict[str, Any]] = _schema(
+    input_schema: ClassVar[JsonSchema] = _schema(
         [],
         command=_text("The command to run. Required unless restart is true."),
         restart={"type": "boolean", "description": "Restart the shell."},
@@ -85,7 +86,7 @@ class BashTool(AnyTool):
 
 class TextEditorTool(AnyTool):
     description: ClassVar[str] = "View, create and edit text files."
-    input_schema: ClassVar[dict[str, Any]] = _schema(
+    input_schema: ClassVar[JsonSchema] = _schema(
         ["command", "path"], command=_command("view", "create", "str_replace", "insert"), **EDITS
     )
 
@@ -99,7 +100,7 @@ class OldTextEditorTool(AnyTool):
     """`insert` takes its text from `new_str`."""
 
     description: ClassVar[str] = "View, create and edit text files, and undo edits."
-    input_schema: ClassVar[dict[str, Any]] = _schema(
+    input_schema: ClassVar[JsonSchema] = _schema(
         ["command", "path"],
         command=_command("view", "create", "str_replace", "insert", "undo_edit"),
         **{name: value for name, value in EDITS.items() if name != "insert_text"}
@@ -112,7 +113,7 @@ class OldTextEditorTool(AnyTool):
 
 class MemoryTool(AnyTool):
     description: ClassVar[str] = "Read and write files under /memories, which are kept between conversations."
-    input_schema: ClassVar[dict[str, Any]] = _schema(
+    input_schema: ClassVar[JsonSchema] = _schema(
         ["command"],
         command=_command("view", "create", "str_replace", "insert", "delete", "rename"),
         **EDITS,

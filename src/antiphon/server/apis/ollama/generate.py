@@ -16,7 +16,7 @@ from antiphon.server.apis.ollama.request_schemas import OllamaGenerateBody
 from antiphon.server.generation.chat.chat_call import prepare_chat
 from antiphon.server.generation.text.completion_call import prepare_completion
 from antiphon.server.generation.text.generation import Generations
-from antiphon.server.generation.text.logprobs import chat_logprobs
+from antiphon.server.generation.text.logprobs import RankedTokenEntry, chat_logprobs
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_ids, encode
 from antiphon.server.generation.text.wire_format import respond
 from antiphon.server.serving.models import ReadyModel
@@ -64,7 +64,7 @@ def _text(delta: TextDelta) -> str:
 
 
 def _logprobs(body: OllamaGenerateBody, model: ReadyModel) -> Any:
-    def entries(delta: TextDelta) -> list[dict[str, Any]] | None:
+    def entries(delta: TextDelta) -> list[RankedTokenEntry] | None:
         if not body.logprobs:
             return None
         return chat_logprobs(model.text.tokenizer, delta.token_ids, delta.logprobs, delta.top_logprobs)

@@ -10,6 +10,7 @@ import orjson
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.generation.chat.chat_call import finish_reason, is_cut
+from antiphon.server.generation.text.logprobs import RankedTokenEntry
 from antiphon.server.generation.text.wire_format import WireEvent, WireFormat
 from antiphon.server.serving.model_card import rfc3339
 from antiphon.text.tool_calls.arguments import arguments_object
@@ -36,7 +37,7 @@ class LineFormat(WireFormat):
         model: str,
         parser: OutputParser,
         text: Callable[[TextDelta], str],
-        logprobs: Callable[[TextDelta], list[WireEvent] | None],
+        logprobs: Callable[[TextDelta], list[RankedTokenEntry] | None],
         begun: float,
         loaded: float,
     ) -> None:
@@ -52,7 +53,7 @@ class LineFormat(WireFormat):
         self.content = ""
         self.thinking = ""
         self.calls: list[WireEvent] = []
-        self.logprobs: list[WireEvent] = []
+        self.logprobs: list[RankedTokenEntry] = []
 
     @abstractmethod
     def shape(self, content: str, thinking: str = "", calls: list[WireEvent] | None = None) -> WireEvent:

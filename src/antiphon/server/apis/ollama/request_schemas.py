@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from antiphon.server.generation.parameters.messages import FunctionName
 from antiphon.server.generation.parameters.request_schemas import MAX_LOGPROBS, TokenId
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body, KeepAlive, Name
 
 Penalty = Annotated[float, Field(ge=-100, le=100)]
@@ -45,7 +46,7 @@ class OllamaBody(Body):
 class OllamaTextBody(OllamaBody):
     #: Lines of JSON as they come, by default.
     stream: bool | None = None
-    format: Literal["", "json"] | dict[str, Any] | None = None
+    format: Literal["", "json"] | JsonSchema | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
@@ -80,7 +81,7 @@ class OllamaMessage(Body):
 class OllamaFunction(Body):
     name: FunctionName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
 
 
 class OllamaTool(Body):

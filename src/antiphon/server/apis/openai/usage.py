@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.calls.tasks import Generate
 from antiphon.server.generation.parameters.request_schemas import StreamOptions
 from antiphon.server.generation.text.usage import TokenUsage
+from antiphon.server.generation.text.wire_format import WireEvent
 
 
-def usage_field(usage: TokenUsage, with_timings: bool | None) -> dict[str, Any]:
+def usage_field(usage: TokenUsage, with_timings: bool | None) -> WireEvent:
     content = {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
@@ -37,7 +37,7 @@ class StreamedUsage:
     def count(self, number: int, event: TextDelta) -> None:
         self._output_tokens[number] += len(event.token_ids)
 
-    def tail(self, number: int) -> dict[str, Any]:
+    def tail(self, number: int) -> WireEvent:
         """Return what a chunk of that choice has besides the choice."""
         if not self.is_continuous:
             return {"usage": None} if self.is_asked else {}

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Metadata
 
 MAX_MS = 3_600_000
@@ -96,7 +97,7 @@ class FunctionTool(Wire):
     type: Literal["function"] = "function"
     name: ToolName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
 
 
 class NamedFunction(Wire):

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -26,6 +25,7 @@ from antiphon.server.generation.parameters.messages import SystemMessage, UserMe
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, too_many_tokens
 from antiphon.server.generation.text.usage import TokenUsage
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.stored.conversations import conversations_of
@@ -87,7 +87,7 @@ class Compaction:
             start, kept = len(items), []
         return packed(await self._summary(items[:start]), kept)
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> WireEvent:
         usage = TokenUsage(self._prompt_tokens, self._completion_tokens, self._cached_tokens)
         return response_usage(usage, 0, with_timings=False)
 

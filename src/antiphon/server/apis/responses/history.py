@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from antiphon.server.apis.responses.compaction import unpack
 from antiphon.server.apis.responses.items import listed
 from antiphon.server.apis.responses.request_schemas import ITEMS, ConversationReference, Item
 from antiphon.server.apis.responses.store import ResponseStore
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.stored.conversations import Conversation, ConversationStore
 from antiphon.server.web.bodies.stepped_validation import STEP
 from antiphon.server.web.http.errors import invalid
@@ -21,8 +21,8 @@ class History:
     """`items` build the prompt; `inputs` are the same as the API lists them, and `given` the new ones of them."""
 
     items: list[Item]
-    inputs: list[dict[str, Any]]
-    given: list[dict[str, Any]] = field(default_factory=list)
+    inputs: list[WireEvent]
+    given: list[WireEvent] = field(default_factory=list)
     conversation: Conversation | None = None
 
 
@@ -53,7 +53,7 @@ async def history(
     return History(new, given, given)
 
 
-async def _validated(items: Sequence[dict[str, Any]]) -> list[Item]:
+async def _validated(items: Sequence[WireEvent]) -> list[Item]:
     """The items of a conversation, a part at a time, so that other requests run in between."""
     made: list[Item] = []
     for start in range(0, len(items), STEP):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 from antiphon.server.apis.responses.compaction import Summary, expanded
 from antiphon.server.apis.responses.request_schemas import (
@@ -35,6 +34,7 @@ from antiphon.server.generation.parameters.messages import (
     ToolMessage,
     UserMessage,
 )
+from antiphon.server.generation.text.wire_format import WireEvent
 
 CallItem = FunctionCallItem | CustomToolCallItem | ToolSearchCallItem
 CALLS = (FunctionCallItem, CustomToolCallItem, ToolSearchCallItem)
@@ -151,12 +151,12 @@ def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
-def listed(item: Item) -> dict[str, Any]:
+def listed(item: Item) -> WireEvent:
     """An input item as the API lists it: with an id, and text as parts."""
-    plain: dict[str, Any] = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
+    plain: WireEvent = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
     if isinstance(item, MessageItem):
         kind = INPUT_TYPES[item.role]
-        part: dict[str, Any] = {"type": kind, "text": _text(item.content)}
+        part: WireEvent = {"type": kind, "text": _text(item.content)}
         plain["content"] = [part | {"annotations": []} if kind == "output_text" else part]
     if isinstance(item, ReasoningItem):
         plain.setdefault("summary", [])

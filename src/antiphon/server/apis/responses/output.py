@@ -8,6 +8,7 @@ from typing import Any
 
 from antiphon.server.apis.responses.items import new_id
 from antiphon.server.apis.responses.tools import CalledTool
+from antiphon.server.generation.text.logprobs import RankedTokenEntry
 from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
@@ -29,9 +30,9 @@ class ResponseOutput:
     A response that is replayed gives its items, whose ids are used again.
     """
 
-    def __init__(self, replayed: Sequence[dict[str, Any]] = (), called: Mapping[str, CalledTool] | None = None) -> None:
+    def __init__(self, replayed: Sequence[WireEvent] = (), called: Mapping[str, CalledTool] | None = None) -> None:
         """`called` says what calls of tools are that are no functions, or have a namespace."""
-        self.items: list[dict[str, Any]] = []
+        self.items: list[WireEvent] = []
         self.cuts: Cuts = []
         self._replayed = replayed
         self._called = called or {}
@@ -43,7 +44,7 @@ class ResponseOutput:
         parts = (part["text"] for item in self.items if item["type"] == "reasoning" for part in item["content"])
         return "".join(parts)
 
-    def take(self, pieces: list[Piece], logprobs: list[dict[str, Any]]) -> Iterator[WireEvent]:
+    def take(self, pieces: list[Piece], logprobs: list[RankedTokenEntry]) -> Iterator[WireEvent]:
         """The events of some pieces; `logprobs` belong to their text."""
         for piece in pieces:
             if isinstance(piece, Content):
@@ -69,7 +70,7 @@ class ResponseOutput:
     def _item_event(self, kind: str) -> WireEvent:
         return {"type": kind, "output_index": len(self.items) - 1, "item": dict(self.items[-1])}
 
-    def _add_text(self, kind: str, text: str, logprobs: list[dict[str, Any]]) -> Iterator[WireEvent]:
+    def _add_text(self, kind: str, text: str, logprobs: list[RankedTokenEntry]) -> Iterator[WireEvent]:
         if not self._is_open or self.items[-1]["type"] != kind:
             yield from self._close("completed")
             yield from self._begin_text(kind)
@@ -83,8 +84,8 @@ class ResponseOutput:
             yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
 
     def _begin_text(self, kind: str) -> Iterator[WireEvent]:
-        item: dict[str, Any] = {"id": self._id(kind), "type": kind, "status": "in_progress", "content": []}
-        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        item: WireEvent = {"id": self._id(kind), "type": kind, "status": "in_progress", "content": []}
+        part: WireEvent = {"type": "reasoning_text", "text": ""}
         if kind == "message":
             item["role"] = "assistant"
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -100,7 +101,7 @@ class ResponseOutput:
         kind = "custom_tool_call" if piece.is_custom else "function_call"
         tool = self._called.get(piece.name) or CalledTool(kind, piece.name)
         call_id = self._earlier("call_id") or f"call_{uuid.uuid4().hex}"
-        item: dict[str, Any] = {
+        item: WireEvent = {
             "id": self._id(tool.kind),
             "type": tool.kind,
             "status": "in_progress",
@@ -125,7 +126,7 @@ class ResponseOutput:
         item[ARGUMENTS[item["type"]]] += text
         yield self._event(f"{ARGUMENT_EVENTS[item['type']]}.delta", delta=text)
 
-    def _add(self, item: dict[str, Any]) -> None:
+    def _add(self, item: WireEvent) -> None:
         self.items.append(item)
         self.cuts.append([])
         self._is_open = True
@@ -162,6 +163,6 @@ class ResponseOutput:
         yield self._item_event("response.output_item.done")
 
 
-def _copy(part: dict[str, Any]) -> dict[str, Any]:
+def _copy(part: WireEvent) -> WireEvent:
     """A copy, since the part continues to grow."""
     return {name: list(value) if isinstance(value, list) else value for name, value in part.items()}

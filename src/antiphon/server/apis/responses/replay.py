@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from antiphon.server.apis.responses.output import ARGUMENTS, SEARCH, Cuts, ResponseOutput
 from antiphon.server.apis.responses.tools import CalledTool
@@ -14,13 +13,13 @@ from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Con
 CALLS = (*ARGUMENTS, SEARCH)
 
 
-def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[WireEvent]:
+def replay(body: WireEvent, cuts: Cuts) -> Iterator[WireEvent]:
     """All events with their numbers. `cuts` say how the text of each output item was divided."""
     for number, event in enumerate(_events(body, cuts)):
         yield {**event, "sequence_number": number}
 
 
-def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[WireEvent]:
+def _events(body: WireEvent, cuts: Cuts) -> Iterator[WireEvent]:
     begun = {**body, "status": "in_progress", "output": [], "usage": None}
     begun |= {"completed_at": None, "error": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
@@ -48,11 +47,11 @@ def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[WireEvent]:
     yield {"type": f"response.{kind}", "response": body}
 
 
-def _called(item: dict[str, Any]) -> CalledTool:
+def _called(item: WireEvent) -> CalledTool:
     return CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
 
 
-def _text_events(output: ResponseOutput, item: dict[str, Any], pieces: list[tuple[int, int]]) -> Iterator[WireEvent]:
+def _text_events(output: ResponseOutput, item: WireEvent, pieces: list[tuple[int, int]]) -> Iterator[WireEvent]:
     part = item["content"][0]
     logprobs = part.get("logprobs") or []
     place = first = 0

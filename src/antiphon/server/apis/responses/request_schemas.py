@@ -15,6 +15,7 @@ from antiphon.server.generation.parameters.request_schemas import (
     SamplingBody,
     TextFormat,
 )
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.generation.parameters.unsupported_fields import RESPONSES
 from antiphon.server.web.http.schemas import Body, ModelBody, Name, Unsupported
 from antiphon.server.web.http.text_only import ReadsText
@@ -89,7 +90,7 @@ class ResponseTool(Body):
     type: Literal["function"]
     name: FunctionName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
     strict: bool | None = None
     #: Accepted without effect: every tool is loaded.
     defer_loading: bool | None = None
@@ -127,7 +128,7 @@ class ToolSearchTool(Body):
     type: Literal["tool_search"]
     execution: Literal["client", "server"] | None = None
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
 
 
 class HostedTool(Body):
@@ -271,7 +272,7 @@ class SchemaFormat(Body):
     type: Literal["json_schema"]
     name: Name
     description: str | None = None
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: JsonSchema = Field(alias="schema")
     strict: bool | None = None
 
 

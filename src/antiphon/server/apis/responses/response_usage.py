@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from antiphon.server.generation.text.usage import TokenUsage
+from antiphon.server.generation.text.wire_format import WireEvent
 
 
-def response_usage(usage: TokenUsage, reasoning_tokens: int, with_timings: bool | None) -> dict[str, Any]:
+def response_usage(usage: TokenUsage, reasoning_tokens: int, with_timings: bool | None) -> WireEvent:
     content = {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},

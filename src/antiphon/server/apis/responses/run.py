@@ -6,7 +6,6 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.apis.responses.event_log import EventLog
@@ -17,6 +16,7 @@ from antiphon.server.apis.responses.response_usage import response_usage
 from antiphon.server.apis.responses.store import StoredResponse
 from antiphon.server.apis.responses.tools import response_tools
 from antiphon.server.generation.chat.chat_call import SERVICE_TIER, ChatCall
+from antiphon.server.generation.text.logprobs import RankedTokenEntry
 from antiphon.server.generation.text.usage import TokenUsage
 from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.stored.conversations import ConversationStore
@@ -51,7 +51,7 @@ class ResponseRun:
         self._history = history
         self._output = ResponseOutput(called=response_tools(request, history.items).called)
         self._parser = chat.parser()
-        self._logprobs: list[dict[str, Any]] = []
+        self._logprobs: list[RankedTokenEntry] = []
         self._ended_at: int | None = None
 
     @property
@@ -104,10 +104,10 @@ class ResponseRun:
         except ApiError as error:
             log("a response was not added to its conversation", logging.WARNING, cause=error.code)
 
-    def _completed(self) -> list[dict[str, Any]]:
+    def _completed(self) -> list[WireEvent]:
         return [{**item, "status": "completed"} for item in self._output.items]
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> WireEvent:
         request, params = self.request, self.chat.call.params
         choice = request.tool_choice or "auto"
         failure = None if self.error is None else {"code": "server_error", "message": self.error.message}
@@ -147,7 +147,7 @@ class ResponseRun:
             "user": request.user,
         }
 
-    def _usage(self) -> dict[str, Any] | None:
+    def _usage(self) -> WireEvent | None:
         if self.usage is None:
             return None
         thought = self._output.reasoning
@@ -160,10 +160,10 @@ class ResponseRun:
         return None if conversation is None else {"id": conversation.id}
 
 
-def _text(request: ResponseBody) -> dict[str, Any]:
+def _text(request: ResponseBody) -> WireEvent:
     options = request.text
     form = options.format if options is not None else None
-    shown: dict[str, Any] = {"format": {"type": "text"}}
+    shown: WireEvent = {"format": {"type": "text"}}
     if form is not None:
         shown["format"] = form.model_dump(by_alias=True, exclude_none=True)
     if options is not None and options.verbosity is not None:

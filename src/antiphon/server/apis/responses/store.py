@@ -13,6 +13,7 @@ from fastapi import Request
 from antiphon.server.apis.responses.event_log import EventLog
 from antiphon.server.apis.responses.output import Cuts
 from antiphon.server.apis.responses.request_schemas import Item
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.server.stored.bounded_store import BoundedStore
 from antiphon.server.web.http.errors import ApiError
 
@@ -28,8 +29,8 @@ class StoredResponse:
     of its stream.
     """
 
-    body: dict[str, Any]
-    inputs: list[dict[str, Any]]
+    body: WireEvent
+    inputs: list[WireEvent]
     items: list[Item] = field(repr=False)
     owner: int | None = None
     cuts: Cuts = field(default_factory=list, repr=False)
@@ -43,7 +44,7 @@ class StoredResponse:
 class RunningResponse:
     """A response being generated: `snapshot` is its present state, `cancel` ends it; in the background it has a log."""
 
-    snapshot: Callable[[], dict[str, Any]]
+    snapshot: Callable[[], WireEvent]
     cancel: Callable[[], None]
     owner: int | None = None
     log: EventLog | None = None

@@ -21,7 +21,7 @@ from antiphon.server.generation.parameters.reasoning_effort import template_opti
 from antiphon.server.generation.parameters.sampling import output_tokens, sampling_params
 from antiphon.server.generation.text.chat_prompts import chat_prompt, plain_message
 from antiphon.server.generation.text.generation import make_call
-from antiphon.server.generation.text.logprobs import chat_logprobs, prompt_logprobs
+from antiphon.server.generation.text.logprobs import RankedTokenEntry, chat_logprobs, prompt_logprobs
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_prompt, counted_prompt, most_tokens
 from antiphon.server.generation.tools.tool_use import ToolUse, tool_use
 from antiphon.server.serving.fingerprint import fingerprint
@@ -63,22 +63,22 @@ class ChatCall:
         if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
             return delta.text
         text = delta.text
-        for place, written in enumerate(delta.token_ids):
+        for index, written in enumerate(delta.token_ids):
             if written != token:
                 continue
-            rest = self.model.text.tokenizer.decode(delta.token_ids[place + 1 :], skip_special_tokens=True)
+            rest = self.model.text.tokenizer.decode(delta.token_ids[index + 1 :], skip_special_tokens=True)
             cut = len(text) - len(rest) if text.endswith(rest) else 0
             text = text[:cut] + tag + text[cut:]
         return text
 
-    def logprobs(self, delta: TextDelta) -> list[dict[str, Any]] | None:
+    def logprobs(self, delta: TextDelta) -> list[RankedTokenEntry] | None:
         """Entries for the tokens of the text, without the end token."""
         if not self.body.logprobs:
             return None
         ends = frozenset() if self.body.ignore_eos else self.model.text.eos_ids
-        kept = [place for place, token in enumerate(delta.token_ids) if token not in ends]
-        ids, values = [delta.token_ids[place] for place in kept], [delta.logprobs[place] for place in kept]
-        tops = [delta.top_logprobs[place] for place in kept if place < len(delta.top_logprobs)]
+        kept = [index for index, token in enumerate(delta.token_ids) if token not in ends]
+        ids, values = [delta.token_ids[index] for index in kept], [delta.logprobs[index] for index in kept]
+        tops = [delta.top_logprobs[index] for index in kept if index < len(delta.top_logprobs)]
         as_ids = bool(self.body.return_tokens_as_token_ids)
         return chat_logprobs(self.model.text.tokenizer, ids, values, tops, as_ids)
 

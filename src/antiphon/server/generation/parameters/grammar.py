@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
-from antiphon.server.generation.parameters.peer_parameters import Schema, StructuredOutputs
+from antiphon.server.generation.parameters.peer_parameters import SchemaSource, StructuredOutputs
 from antiphon.server.generation.parameters.request_schemas import (
     GenerateBody,
     JsonObjectFormat,
@@ -89,7 +89,7 @@ def _structured(outputs: StructuredOutputs) -> Iterator[tuple[str, Fields]]:
     yield found[0]
 
 
-def _schema(schema: Schema) -> Fields:
+def _schema(schema: SchemaSource) -> Fields:
     return dict(json_schema=schema if isinstance(schema, str) else json.dumps(schema))
 
 

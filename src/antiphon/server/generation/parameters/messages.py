@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body, Unsupported
 from antiphon.server.web.http.text_only import TEXT_ONLY, ReadsText
 
@@ -130,7 +131,7 @@ Message = Annotated[
 class Function(Body):
     name: FunctionName
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
     strict: bool | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body
 
 MAX_LOGPROBS = 20
@@ -17,13 +18,13 @@ BiasedToken = Annotated[int, Field(ge=0, lt=2**31)] | str
 #: By token id or text; or a list of pairs. The bias `false` bans the token.
 LogitBias = dict[str, Bias] | list[Annotated[tuple[BiasedToken, Bias], Field(strict=False)]]
 #: A JSON schema, as an object or as its text.
-Schema = dict[str, Any] | str
+SchemaSource = JsonSchema | str
 
 
 class StructuredOutputs(Body):
     """vLLM's constraints on the output: one of the first six."""
 
-    json_: Schema | None = Field(None, alias="json")
+    json_: SchemaSource | None = Field(None, alias="json")
     regex: str | None = None
     choice: Annotated[list[str], Field(min_length=1)] | None = None
     #: In GBNF if it has rules with `::=`, else in Lark.
@@ -55,7 +56,7 @@ class PeerParameters(Body):
     # llama.cpp
     #: GBNF.
     grammar: str | None = None
-    json_schema: Schema | None = None
+    json_schema: SchemaSource | None = None
     #: -1 and -2 mean as long as the context allows.
     n_predict: Annotated[int, Field(ge=-2, lt=2**31)] | None = None
     n_probs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from antiphon.server.generation.parameters.messages import AnyTool, Message
-from antiphon.server.generation.parameters.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, Schema
+from antiphon.server.generation.parameters.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, SchemaSource
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.generation.parameters.unsupported_fields import COMPLETION, GENERATION
 from antiphon.server.web.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 
@@ -44,13 +45,13 @@ class TextFormat(Body):
 class JsonObjectFormat(Body):
     type: Literal["json_object"]
     #: As llama.cpp has it.
-    schema_: Schema | None = Field(None, alias="schema")
+    schema_: SchemaSource | None = Field(None, alias="schema")
 
 
 class NamedSchema(Body):
     name: Name
     description: str | None = None
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: JsonSchema = Field(alias="schema")
     strict: bool | None = None
 
 
@@ -97,7 +98,7 @@ class SamplingBody(ModelBody):
     ignore_eos: bool | None = None
     #: Where drafts come from; `draft` is the server's draft model, true is `ngram`. By default the server's setting.
     speculate: Literal["off", "ngram", "draft", True, False] | None = None
-    guided_json: Schema | None = None
+    guided_json: SchemaSource | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     guided_grammar: str | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Schema = dict[str, Any]
+#: A JSON schema, whose keywords are many.
+JsonSchema = dict[str, Any]
 
 ANNOTATIONS = frozenset(
     {"title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"}
@@ -16,7 +17,7 @@ LISTED = frozenset({"anyOf", "oneOf", "prefixItems", "items"})
 NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 
 
-def closed(schema: Schema) -> Schema:
+def closed(schema: JsonSchema) -> JsonSchema:
     """Every object has exactly its properties, all of them.
 
     Left open: parts of an `allOf`, which closed ones could not all match, and objects that have no properties of
@@ -25,17 +26,17 @@ def closed(schema: Schema) -> Schema:
     return _rebuilt(schema, _close)
 
 
-def without_extras(schema: Schema) -> Schema:
+def without_extras(schema: JsonSchema) -> JsonSchema:
     """Objects with properties have no others, unless the schema says something about them."""
     return _rebuilt(schema, _refuse_extras)
 
 
-def without_annotations(schema: Schema) -> Schema:
+def without_annotations(schema: JsonSchema) -> JsonSchema:
     """The same schema in fewer bytes."""
     return _rebuilt(schema, _drop_annotations, True)
 
 
-def _drop_annotations(schema: Schema) -> Schema:
+def _drop_annotations(schema: JsonSchema) -> JsonSchema:
     """Without keywords that do not constrain anything; all names are strings."""
     kept = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
     if kept.get("propertyNames") in ({}, {"type": "string"}):
@@ -43,13 +44,13 @@ def _drop_annotations(schema: Schema) -> Schema:
     return kept
 
 
-def _refuse_extras(schema: Schema) -> Schema:
+def _refuse_extras(schema: JsonSchema) -> JsonSchema:
     says = any(key in schema for key in ("additionalProperties", "patternProperties", "allOf", "unevaluatedProperties"))
     has_properties = isinstance(schema.get("properties"), dict)
     return {**schema, "additionalProperties": False} if has_properties and not says else schema
 
 
-def _close(schema: Schema) -> Schema:
+def _close(schema: JsonSchema) -> JsonSchema:
     properties = schema.get("properties")
     if isinstance(properties, dict) and "allOf" not in schema:
         return {**schema, "required": list(properties), "additionalProperties": False}
@@ -59,11 +60,11 @@ def _close(schema: Schema) -> Schema:
     return {**schema, "additionalProperties": False} if is_object and not is_open else schema
 
 
-def _rebuilt(schema: Any, change: Callable[[Schema], Schema], enters_all_of: bool = False) -> Any:
+def _rebuilt(schema: Any, change: Callable[[JsonSchema], JsonSchema], enters_all_of: bool = False) -> Any:
     """A copy, changed from the inside out. The depth of a schema is limited before."""
     if not isinstance(schema, dict):
         return schema
-    made: Schema = {}
+    made: JsonSchema = {}
     for key, value in schema.items():
         if isinstance(value, dict) and key in SINGLE:
             made[key] = _rebuilt(value, change, enters_all_of)

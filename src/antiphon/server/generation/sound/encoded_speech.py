@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
 
 from antiphon.audio.encode import AudioEncoder, AudioFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
@@ -16,6 +15,7 @@ from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
+from antiphon.server.web.http.context import LogFields
 from antiphon.server.web.http.errors import SERVER, ApiError, api_error
 
 
@@ -101,7 +101,7 @@ class EncodedSpeech:
             await parts.aclose()
 
 
-def log_speech(log_fields: dict[str, Any], stats: SpeechStats) -> None:
+def log_speech(log_fields: LogFields, stats: SpeechStats) -> None:
     """Add the figures of a speech to the request's log line."""
     log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
     log_fields["real_time_factor"] = round(stats.real_time_factor, 4)

@@ -9,7 +9,7 @@ from antiphon.runtime.calls.transcript import Transcript, TranscriptionStats, Tr
 from antiphon.runtime.transcription.captions import progress, render, verbose
 from antiphon.server.generation.sound.logprobs import token_logprobs
 from antiphon.server.generation.sound.request_schemas import SoundForm, TranscriptionForm
-from antiphon.server.web.http.context import RequestContext
+from antiphon.server.web.http.context import LogFields, RequestContext
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import event
 from antiphon.text.tokenization.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def timings(stats: TranscriptionStats) -> dict[str, Any]:
     }
 
 
-def log_transcription(log_fields: dict[str, Any], stats: TranscriptionStats) -> None:
+def log_transcription(log_fields: LogFields, stats: TranscriptionStats) -> None:
     """Add the figures of a transcription to the request's log line."""
     log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
     log_fields["real_time_factor"] = round(stats.real_time_factor, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from antiphon.runtime.calls.events import Ended
 from antiphon.text.tokenization.tokenizer import Tokenizer
@@ -13,19 +13,40 @@ LOWEST = -9999.0
 Top = Sequence[tuple[int, float]]
 
 
+class TokenEntry(TypedDict):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class RankedTokenEntry(TokenEntry):
+    """A token of the text, with the most likely ones in its place."""
+
+    top_logprobs: list[TokenEntry]
+
+
+class TokenColumns(TypedDict):
+    """The tokens of a text in columns, as `/v1/completions` gives them."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
 def chat_logprobs(
     tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top], as_ids: bool = False
-) -> list[dict[str, Any]]:
+) -> list[RankedTokenEntry]:
     """One entry per token, which is spelled by its text, or by its id as `token_id:7`."""
-    entries = []
-    for place, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
-        top = tops[place] if place < len(tops) else ()
+    entries: list[RankedTokenEntry] = []
+    for index, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
+        top = tops[index] if index < len(tops) else ()
         others = [token_entry(tokenizer, *one, as_ids) for one in top]
         entries.append({**token_entry(tokenizer, token, logprob, as_ids), "top_logprobs": others})
     return entries
 
 
-def token_entry(tokenizer: Tokenizer, token: int, logprob: float, as_id: bool = False) -> dict[str, Any]:
+def token_entry(tokenizer: Tokenizer, token: int, logprob: float, as_id: bool = False) -> TokenEntry:
     data = tokenizer.token_bytes(token)
     text = f"token_id:{token}" if as_id else data.decode("utf-8", errors="replace")
     return {"token": text, "logprob": max(logprob, LOWEST), "bytes": list(data)}
@@ -38,7 +59,7 @@ def completion_logprobs(
     tops: Sequence[Top | None] | None,
     offset: int = 0,
     as_ids: bool = False,
-) -> dict[str, Any]:
+) -> TokenColumns:
     """Columns over the tokens; a token that is part of a character is written as `bytes:\\x..`."""
 
     def spelling(token: int) -> str:
@@ -61,9 +82,9 @@ def completion_logprobs(
 def prompt_logprobs(tokenizer: Tokenizer, prompt: Sequence[int], ended: Ended, count: int) -> list[Any]:
     """vLLM's form: for every token of the prompt but the first its candidates by id, its own first."""
     entries: list[Any] = [None]
-    for place, token in enumerate(prompt[1:]):
-        top = ended.prompt_top_logprobs[place][:count] if count else []
-        ranked = {token: (ended.prompt_logprobs[place], ended.prompt_ranks[place])}
+    for index, token in enumerate(prompt[1:]):
+        top = ended.prompt_top_logprobs[index][:count] if count else []
+        ranked = {token: (ended.prompt_logprobs[index], ended.prompt_ranks[index])}
         ranked |= {other: (value, rank) for rank, (other, value) in enumerate(top, 1) if other != token}
         entries.append(
             {

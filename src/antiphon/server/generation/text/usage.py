@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from antiphon.server.web.http.context import LogFields
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class TokenUsage:
         drafts = {"draft_n": self.drafted, "draft_n_accepted": self.accepted} if self.drafted else {}
         return {**self.timings, **drafts}
 
-    def log(self, log_fields: dict[str, Any]) -> None:
+    def log(self, log_fields: LogFields) -> None:
         """Add the counts to the request's log line."""
         log_fields["prompt_tokens"] = self.prompt
         log_fields["completion_tokens"] = self.completion

@@ -14,11 +14,11 @@ from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.generation.text.usage import TokenUsage
 from antiphon.server.web.http.connection import EventStream, json_response, unless_disconnected
-from antiphon.server.web.http.context import RequestContext, context_of
+from antiphon.server.web.http.context import LogFields, RequestContext, context_of
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import event
 
-#: A JSON object that is sent as one event.
+#: A JSON object as an API sends it: an event, an answer or a part of one.
 WireEvent = dict[str, Any]
 #: What stands for the text while an event is cut around it.
 _TEXT = uuid.uuid4().hex
@@ -89,9 +89,7 @@ async def respond(request: Request, generations: Generations, wire: WireFormat, 
     return EventStream(_stream(generations, wire, context), generations.close, wire.media_type)
 
 
-async def each_event(
-    generations: Generations, wire: WireFormat, log_fields: dict[str, Any]
-) -> AsyncGenerator[WireEvent]:
+async def each_event(generations: Generations, wire: WireFormat, log_fields: LogFields) -> AsyncGenerator[WireEvent]:
     """Give the events one by one. The caller closes the generations."""
     for content in wire.start():
         yield content
@@ -147,7 +145,7 @@ def _failed(
     return wire.fail(error, usage)
 
 
-def _logged(generations: Generations, log_fields: dict[str, Any]) -> TokenUsage:
+def _logged(generations: Generations, log_fields: LogFields) -> TokenUsage:
     usage = generations.usage()
     usage.log(log_fields)
     return usage

@@ -12,6 +12,7 @@ from typing import Any
 
 from antiphon.server.generation.parameters.grammar import checked_grammar
 from antiphon.server.generation.parameters.messages import CustomTool, Tool
+from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.generation.parameters.tools import INPUT, tool_name
 from antiphon.server.generation.tools.tool_grammar import ANSWER_STYLE, argument_schema, block_rule, input_schema
 from antiphon.text.grammar_spec import GrammarSpec
@@ -149,7 +150,7 @@ class _Functions:
         if self._has_all_forms:
             self._lines.append(f"r{index}: {value} then_name {_quoted(name)}")
 
-    def _add_python(self, name: str, schema: dict[str, Any]) -> None:
+    def _add_python(self, name: str, schema: JsonSchema) -> None:
         properties = schema.get("properties")
         if not (self._form is LLAMA and self._has_all_forms and name.isidentifier() and isinstance(properties, dict)):
             return
@@ -213,7 +214,7 @@ def _keyword(key: str, schema: Any) -> str:
     return f"{json.dumps(key + '=')} {rule}"
 
 
-def _from(keys: Sequence[str], properties: dict[str, Any]) -> str:
+def _from(keys: Sequence[str], properties: JsonSchema) -> str:
     first, *others = (_keyword(key, properties[key]) for key in keys)
     return " ".join([first, *(f'(", " {other})?' for other in others)])
 

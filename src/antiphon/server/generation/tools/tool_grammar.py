@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from antiphon.server.generation.parameters.grammar import checked_grammar
 from antiphon.server.generation.parameters.messages import CustomTool, Tool
-from antiphon.server.generation.parameters.strict_schema import closed, without_annotations, without_extras
+from antiphon.server.generation.parameters.strict_schema import JsonSchema, closed, without_annotations, without_extras
 from antiphon.server.generation.parameters.tools import INPUT, input_grammar
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.lark_rules import json_rule, rule_body
@@ -89,22 +88,22 @@ class ToolGrammar:
         self._blocks.append((fence, rule))
         self._lines.append(line)
 
-    def _add(self, name: str, index: int, schema: dict[str, Any]) -> None:
+    def _add(self, name: str, index: int, schema: JsonSchema) -> None:
         begin = f'{{"name": {json.dumps(name)}, "{self._form.arguments_key}": '
         self._functions.append(f"function_{index}")
         self._lines.append(f'function_{index}: {json.dumps(begin)} {json_rule(schema, STYLE)} "}}"')
 
 
-def argument_schema(tool: Tool) -> dict[str, Any]:
+def argument_schema(tool: Tool) -> JsonSchema:
     """The schema that the arguments of a function are held to."""
-    schema: dict[str, Any] = tool.function.parameters or NO_PARAMETERS
+    schema: JsonSchema = tool.function.parameters or NO_PARAMETERS
     return without_annotations(without_extras(closed(schema) if tool.function.strict else schema))
 
 
-def input_schema(tool: CustomTool) -> dict[str, Any]:
+def input_schema(tool: CustomTool) -> JsonSchema:
     """The schema of a custom tool's arguments: its input as a string, which may have to match a regular expression."""
     grammar = input_grammar(tool)
-    text: dict[str, Any] = {"type": "string"}
+    text: JsonSchema = {"type": "string"}
     if grammar is not None:
         text["pattern"] = f"^(?:{grammar.definition})$"
     return {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}

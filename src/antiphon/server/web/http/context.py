@@ -23,6 +23,10 @@ NORMAL_PRIORITY, LOW_PRIORITY = 2, 3
 CLIENT_CLOSED_REQUEST = 499
 
 
+#: Figures and names for the line that is logged when a request ends.
+LogFields = dict[str, Any]
+
+
 @dataclass(eq=False)
 class RequestContext:
     """Text that the client sent is in it only with `logs_text`.
@@ -52,7 +56,7 @@ class RequestContext:
     has_begun: bool = False
     is_event_stream: bool = False
     is_over: bool = False
-    log_fields: dict[str, Any] = field(default_factory=dict)
+    log_fields: LogFields = field(default_factory=dict)
     #: Seconds that the models it used stay loaded, if the request says so.
     keep_alive: float | None = None
     #: Called when the request ends, to release what it holds.

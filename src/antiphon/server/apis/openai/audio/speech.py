@@ -21,7 +21,7 @@ from antiphon.server.generation.sound.voices import resolve_voice
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import EventStream, unless_disconnected
-from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.context import LogFields, context_of
 from antiphon.server.web.http.errors import ApiError, invalid
 from antiphon.server.web.http.events import event
 
@@ -90,7 +90,7 @@ def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
 
 
 async def _raw(
-    first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: dict[str, Any]
+    first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: LogFields
 ) -> AsyncGenerator[bytes]:
     """An error is raised and closes the connection, so that a partial file is not taken for a complete one."""
     try:
@@ -108,7 +108,7 @@ async def _events(
     rest: AsyncGenerator[bytes],
     call: EncodedSpeech,
     said: deque[SpeechChunk],
-    log_fields: dict[str, Any],
+    log_fields: LogFields,
     with_timings: bool,
 ) -> AsyncGenerator[bytes]:
     """The words of a clause come before its sound. An error is the last event."""

@@ -24,7 +24,7 @@ class ChatFormat(WireFormat):
     def __init__(
         self,
         chat: ChatCall,
-        keep: Callable[[dict[str, Any]], None] | None = None,
+        keep: Callable[[WireEvent], None] | None = None,
         reply: SpokenReply | None = None,
     ) -> None:
         body = chat.body
@@ -34,8 +34,8 @@ class ChatFormat(WireFormat):
         self._usage = StreamedUsage(body.stream_options, [chat.call])
         self._base = chat.base("chat.completion.chunk")
         self._messages = [MessageBuilder(chat, keeps=not body.stream or keep is not None) for _ in range(chat.call.n)]
-        self._answer: dict[str, Any] = {}
-        self._details: dict[str, Any] = {}
+        self._answer: WireEvent = {}
+        self._details: WireEvent = {}
         has_more = body.logprobs or body.return_token_ids or self._usage.is_continuous or keep is not None
         #: For each choice, if a chunk has nothing but text that changes.
         self._texts = [] if has_more else [self._text_events(index) for index in range(chat.call.n)]
@@ -105,12 +105,12 @@ class ChatFormat(WireFormat):
     def _chunk(
         self,
         number: int,
-        delta: dict[str, Any],
+        delta: WireEvent,
         logprobs: Any = None,
         reason: str | None = None,
         ids: Sequence[int] = (),
     ) -> WireEvent:
-        choice: dict[str, Any] = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        choice: WireEvent = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
         if self._chat.body.return_token_ids:
             choice["token_ids"] = list(ids)
         if self._chat.body.functions is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from antiphon.server.generation.text.wire_format import WireEvent
 
 
-def as_function_call(choice: dict[str, Any]) -> dict[str, Any]:
+def as_function_call(choice: WireEvent) -> WireEvent:
     """Return a choice with its call as a `function_call`."""
     message = dict(choice["message"])
     calls = message.pop("tool_calls", None)
@@ -14,7 +14,7 @@ def as_function_call(choice: dict[str, Any]) -> dict[str, Any]:
     return {**choice, "message": message, "finish_reason": _reason(choice["finish_reason"])}
 
 
-def as_function_delta(choice: dict[str, Any]) -> dict[str, Any]:
+def as_function_delta(choice: WireEvent) -> WireEvent:
     """Return the choice of a chunk with the delta of its first call as a `function_call`."""
     delta = dict(choice["delta"])
     calls = [call for call in delta.pop("tool_calls", ()) if not call["index"]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.generation.chat.chat_call import ChatCall, finish_reason, is_cut
+from antiphon.server.generation.text.logprobs import RankedTokenEntry
+from antiphon.server.generation.text.wire_format import WireEvent
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 
@@ -20,11 +21,11 @@ class MessageBuilder:
         self._chat = chat
         self._keeps = keeps
         self._text: dict[str, list[str]] = {"content": [], "reasoning_content": []}
-        self._calls: list[dict[str, Any]] = []
-        self._logprobs: list[dict[str, Any]] = []
+        self._calls: list[WireEvent] = []
+        self._logprobs: list[RankedTokenEntry] = []
         self._token_ids: list[int] = []
 
-    def add(self, delta: TextDelta) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def add(self, delta: TextDelta) -> tuple[list[WireEvent], list[RankedTokenEntry]]:
         """Return the `delta` of each piece that became known, and the log-probabilities of its tokens."""
         entries = self._chat.logprobs(delta) or []
         if self._keeps:
@@ -32,13 +33,13 @@ class MessageBuilder:
             self._token_ids += delta.token_ids
         return self._kept(deltas(self.parser.feed(self._chat.text(delta)))), entries
 
-    def end(self, ended: Ended) -> list[dict[str, Any]]:
+    def end(self, ended: Ended) -> list[WireEvent]:
         """Return the `delta` of each piece that was held back."""
         changes = self._kept(deltas(self.parser.finish(is_cut(ended))))
         self.finish_reason = finish_reason(self.parser, ended)
         return changes
 
-    def _kept(self, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _kept(self, changes: list[WireEvent]) -> list[WireEvent]:
         if self._keeps:
             for change in changes:
                 for name, texts in self._text.items():
@@ -48,17 +49,17 @@ class MessageBuilder:
                     self._add_call(call)
         return changes
 
-    def _add_call(self, call: dict[str, Any]) -> None:
+    def _add_call(self, call: WireEvent) -> None:
         kind, field = ("custom", "input") if "custom" in call else ("function", "arguments")
         if "id" in call:
             self._calls.append({"id": call["id"], "type": kind, kind: dict(call[kind])})
         else:
             self._calls[call["index"]][kind][field] += call[kind][field]
 
-    def choice(self, index: int) -> dict[str, Any]:
+    def choice(self, index: int) -> WireEvent:
         """Return the complete choice, after `end`."""
         content, reasoning = ("".join(texts) for texts in self._text.values())
-        message: dict[str, Any] = {"role": "assistant", "content": content or (None if self._calls else "")}
+        message: WireEvent = {"role": "assistant", "content": content or (None if self._calls else "")}
         message["refusal"] = None
         if reasoning:
             message["reasoning_content"] = reasoning
@@ -71,9 +72,9 @@ class MessageBuilder:
         return choice
 
 
-def deltas(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def deltas(pieces: Sequence[Piece]) -> list[WireEvent]:
     """Return the `delta` of one chunk for each piece."""
-    changes: list[dict[str, Any]] = []
+    changes: list[WireEvent] = []
     for piece in pieces:
         if isinstance(piece, Content):
             changes.append({"content": piece.text})
@@ -84,7 +85,7 @@ def deltas(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     return changes
 
 
-def _call_delta(piece: CallStart | CallArguments) -> dict[str, Any]:
+def _call_delta(piece: CallStart | CallArguments) -> WireEvent:
     kind, field = ("custom", "input") if piece.is_custom else ("function", "arguments")
     if isinstance(piece, CallArguments):
         return {"index": piece.index, kind: {field: piece.text}}

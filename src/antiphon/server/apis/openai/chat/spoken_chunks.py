@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from antiphon.server.generation.chat.spoken_reply import SpokenReply
 from antiphon.server.generation.text.generation import Generations
-from antiphon.server.generation.text.wire_format import WireFormat, each_event
+from antiphon.server.generation.text.wire_format import WireEvent, WireFormat, each_event
+from antiphon.server.web.http.context import LogFields
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import DONE, event
 
@@ -18,7 +18,7 @@ QUEUE_CHUNKS = 8
 
 
 async def stream_spoken(
-    generations: Generations, wire: WireFormat, reply: SpokenReply, log_fields: dict[str, Any]
+    generations: Generations, wire: WireFormat, reply: SpokenReply, log_fields: LogFields
 ) -> AsyncGenerator[bytes]:
     """Give the events of a chat whose reply is spoken. An error is the last event. Closes the generations."""
     spoken = spoken_chunks(each_event(generations, wire, log_fields), reply)
@@ -34,11 +34,11 @@ async def stream_spoken(
         await spoken.aclose()
 
 
-async def spoken_chunks(chunks: AsyncGenerator[dict[str, Any]], reply: SpokenReply) -> AsyncGenerator[dict[str, Any]]:
+async def spoken_chunks(chunks: AsyncGenerator[WireEvent], reply: SpokenReply) -> AsyncGenerator[WireEvent]:
     """The chunks of a chat with their text as `audio.transcript`, chunks of audio between them, and the end last."""
-    queue: asyncio.Queue[dict[str, Any] | ApiError | None] = asyncio.Queue(QUEUE_CHUNKS)
-    held: list[dict[str, Any]] = []
-    shape: dict[str, Any] = {}
+    queue: asyncio.Queue[WireEvent | ApiError | None] = asyncio.Queue(QUEUE_CHUNKS)
+    held: list[WireEvent] = []
+    shape: WireEvent = {}
 
     async def write() -> None:
         async for chunk in chunks:
@@ -87,6 +87,6 @@ async def spoken_chunks(chunks: AsyncGenerator[dict[str, Any]], reply: SpokenRep
         await chunks.aclose()
 
 
-def _chunk(shape: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+def _chunk(shape: WireEvent, delta: WireEvent) -> WireEvent:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
     return {**shape, "choices": [choice]}

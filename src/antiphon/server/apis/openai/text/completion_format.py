@@ -9,7 +9,7 @@ from typing import Any
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.apis.openai.usage import StreamedUsage, usage_field
 from antiphon.server.generation.text.completion_call import CompletionCall
-from antiphon.server.generation.text.logprobs import completion_logprobs, num_characters, prompt_logprobs
+from antiphon.server.generation.text.logprobs import TokenColumns, completion_logprobs, num_characters, prompt_logprobs
 from antiphon.server.generation.text.usage import TokenUsage
 from antiphon.server.generation.text.wire_format import TextEvents, WireEvent, WireFormat
 from antiphon.server.web.http.events import DONE
@@ -50,7 +50,7 @@ class CompletionFormat(WireFormat):
     def __init__(self, completion: CompletionCall) -> None:
         self._completion = completion
         self._samples = [CompletionSample() for call in completion.calls for _ in range(call.n)]
-        self._answer: dict[str, Any] = {}
+        self._answer: WireEvent = {}
         self._usage = StreamedUsage(completion.body.stream_options, completion.calls)
         self._base = completion.base()
         count = len(completion.calls) * completion.n
@@ -84,7 +84,7 @@ class CompletionFormat(WireFormat):
     def _text_events(self, number: int) -> TextEvents:
         return TextEvents(lambda text: self._chunk(number, text))
 
-    def _columns(self, number: int, event: TextDelta) -> dict[str, Any]:
+    def _columns(self, number: int, event: TextDelta) -> TokenColumns:
         body, tokenizer = self._completion.body, self._completion.model.text.tokenizer
         ids, tops = event.token_ids, event.top_logprobs if body.logprobs else None
         as_ids = bool(body.return_tokens_as_token_ids)
@@ -110,7 +110,7 @@ class CompletionFormat(WireFormat):
     def _chunk(
         self, number: int, text: str, columns: Any = None, reason: str | None = None, ids: Sequence[int] = ()
     ) -> WireEvent:
-        choice: dict[str, Any] = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
+        choice: WireEvent = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
         if self._completion.body.return_token_ids:
             choice["prompt_token_ids"] = self._completion.prompt(number) if number in self._untold else None
             choice["token_ids"] = list(ids)
@@ -118,7 +118,7 @@ class CompletionFormat(WireFormat):
         return {**self._base, "choices": [choice], **self._usage.tail(number)}
 
 
-def _choice(completion: CompletionCall, index: int, number: int, sample: CompletionSample) -> dict[str, Any]:
+def _choice(completion: CompletionCall, index: int, number: int, sample: CompletionSample) -> WireEvent:
     text = completion.echo(number) + ("" if completion.wants_no_output else "".join(sample.text))
     reason = "length" if completion.wants_no_output else sample.end.finish_reason
     columns = _columns(completion, number, sample)
@@ -126,7 +126,7 @@ def _choice(completion: CompletionCall, index: int, number: int, sample: Complet
     return {**choice, **_details(completion, number, sample)}
 
 
-def _columns(completion: CompletionCall, number: int, sample: CompletionSample) -> dict[str, Any] | None:
+def _columns(completion: CompletionCall, number: int, sample: CompletionSample) -> TokenColumns | None:
     """The `logprobs` of a choice: of the prompt if it is echoed, and of the output, including the end token.
 
     The output has as many entries as tokens, which clients rely on that count from the end (lm-eval).
@@ -149,9 +149,9 @@ def _columns(completion: CompletionCall, number: int, sample: CompletionSample) 
     return completion_logprobs(completion.model.text.tokenizer, ids, values, tops if count else None, as_ids=as_ids)
 
 
-def _details(completion: CompletionCall, number: int, sample: CompletionSample) -> dict[str, Any]:
+def _details(completion: CompletionCall, number: int, sample: CompletionSample) -> WireEvent:
     """What vLLM adds to a choice if it is asked to."""
-    details: dict[str, Any] = {}
+    details: WireEvent = {}
     prompt, count = completion.prompt(number), completion.body.prompt_logprobs
     if count is not None:
         details["prompt_logprobs"] = prompt_logprobs(completion.model.text.tokenizer, prompt, sample.end, count)
