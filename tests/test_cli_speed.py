@@ -48,6 +48,15 @@ finally:
     assert "antiphon" in loaded and loaded & HEAVY == set()
 
 
+def test_a_command_imports_no_other_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path))
+    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    command = [sys.executable, "-c", code + PROGRAM, "list"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr.split()
+    assert "antiphon.cli.catalog.stored" in loaded
+    assert [name for name in loaded if name.startswith(("antiphon.cli.text.", "antiphon.cli.serving."))] == []
+
+
 def test_a_command_imports_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path))
     code = "import atexit, sys; atexit.register(lambda: print(len(sys.modules), file=sys.stderr)); "

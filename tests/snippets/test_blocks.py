@@ -11,7 +11,6 @@ import pytest
 import typer
 
 from antiphon.cli.app import app
-from antiphon.cli.serving.flags import plain
 from antiphon.server.serving.setup.config import DEFAULT_ALIASES
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
 from antiphon.server.serving.setup.settings import Settings
@@ -60,7 +59,7 @@ def test_every_call_is_one_of_the_command_line() -> None:
         print(where)
         values = parsed(whole, arguments)
         if arguments[0] == "serve":
-            LaunchPlan.of(Settings.gather(plain(values), values["config"]))
+            LaunchPlan.of(Settings.gather(values, values["config"]))
         models = [values.get("model"), values.get("name"), *(values.get("names") or []), *(values.get("models") or [])]
         assert {model for model in models if model is not None} <= {*catalog(), *DEFAULT_ALIASES}
 

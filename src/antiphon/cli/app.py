@@ -4,27 +4,69 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from antiphon import __version__
-from antiphon.cli.arguments.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
-from antiphon.cli.bench.command import app as bench
-from antiphon.cli.catalog import analyze, stored
-from antiphon.cli.evaluate.command import evaluate
-from antiphon.cli.remote import manage
-from antiphon.cli.serving.command import serve
-from antiphon.cli.serving.config import config
-from antiphon.cli.sound.speak import speak
-from antiphon.cli.sound.transcribe import transcribe
-from antiphon.cli.talk.command import talk
-from antiphon.cli.text import batch, run
+from antiphon.cli.arguments.command import SETTINGS, OutputError, command_from, end_with, guard_output
 from antiphon.errors import AntiphonError
+
+#: The module and the function of each command, in the order of the help.
+COMMANDS = {
+    "serve": ("serving.command", "serve"),
+    "config": ("serving.config", "config"),
+    "run": ("text.run", "run"),
+    "chat": ("chat.command", "chat"),
+    "batch": ("text.batch", "batch"),
+    "embed": ("text.embed", "embed"),
+    "transcribe": ("sound.transcribe", "transcribe"),
+    "speak": ("sound.speak", "speak"),
+    "talk": ("talk.command", "talk"),
+    "eval": ("evaluate.command", "evaluate"),
+    "ps": ("remote.manage", "ps"),
+    "stop": ("remote.manage", "stop"),
+    "pull": ("catalog.stored", "pull"),
+    "list": ("catalog.stored", "list_models"),
+    "info": ("catalog.info", "info"),
+    "analyze": ("catalog.analyze", "analyze"),
+    "rm": ("catalog.stored", "remove"),
+    "bench": ("bench.command", "app"),
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. The module of a command is imported when the command is looked at."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str) -> Any:
+    module, attribute = COMMANDS[name]
+    return command_from(getattr(import_module(f"antiphon.cli.{module}"), attribute), name)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Commands()  # type: ignore[assignment]
+
 
 app = typer.Typer(
     name="antiphon",
+    cls=_Group,
     help="One inference engine for language and speech.",
     context_settings=SETTINGS,
     no_args_is_help=True,
@@ -46,30 +88,6 @@ def _options(
     ] = False,
 ) -> None:
     """One inference engine for language and speech."""
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serve,
-    "config": config,
-    "run": run.run,
-    "chat": run.chat,
-    "batch": batch.batch,
-    "embed": batch.embed,
-    "transcribe": transcribe,
-    "speak": speak,
-    "talk": talk,
-    "eval": evaluate,
-    "ps": manage.ps,
-    "stop": manage.stop,
-    "pull": stored.pull,
-    "list": stored.list_models,
-    "info": stored.info,
-    "analyze": analyze.analyze,
-    "rm": stored.remove,
-}
-for _name, _command in COMMANDS.items():
-    app.command(_name, cls=PlainCommand, context_settings=SETTINGS)(_command)
-app.add_typer(bench, name="bench")
 
 
 def main() -> None:

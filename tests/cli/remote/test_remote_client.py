@@ -11,9 +11,10 @@ import pytest
 
 from antiphon.cli.chat_models.remote import RemoteModel
 from antiphon.cli.remote import client as client_module
-from antiphon.cli.remote.address import ServerAddress, chosen_server, key_in
+from antiphon.cli.remote.address import ServerAddress, key_in
 from antiphon.cli.remote.client import Client, ServerError
 from antiphon.cli.remote.events import AnswerEvents
+from antiphon.cli.remote.options import ServerOptions
 from antiphon.errors import InvalidRequestError
 from support.server.stub_server import (
     CUT,
@@ -69,6 +70,10 @@ def test_base_urls(given: str, wanted: str) -> None:
 def test_what_is_not_a_base_url(wrong: str) -> None:
     with pytest.raises(InvalidRequestError, match="--base-url"):
         ServerAddress.parse(wrong)
+
+
+def chosen_server(base_url: str | None, api_key_file: Path | None, local: bool) -> ServerAddress | None:
+    return ServerOptions(base_url=base_url, api_key_file=api_key_file, local=local).server()
 
 
 def test_the_flag_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def player(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 
 
 def play(seconds: int) -> None:
-    with Sinks(None, "wav", True, 24_000) as sinks:
+    with Sinks(None, "wav", True) as sinks:
         for _ in range(seconds):
-            sinks.write(SECOND)
+            sinks.write(SECOND, 24_000)
 
 
 def test_a_player_is_given_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,24 +73,24 @@ def test_no_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_full_disk_names_the_file(format_: str, recwarn: pytest.WarningsRecorder) -> None:
     with (
         pytest.raises(InvalidRequestError, match=r"^cannot write /dev/full: No space left on device$"),
-        Sinks("/dev/full", format_, False, 24_000) as sinks,
+        Sinks("/dev/full", format_, False) as sinks,
     ):
-        sinks.write(SECOND)
+        sinks.write(SECOND, 24_000)
     assert not recwarn.list
 
 
 def test_a_wav_file_states_its_length(tmp_path: Path) -> None:
     path = tmp_path / "x.wav"
-    with Sinks(str(path), "wav", False, 24_000) as sinks:
-        sinks.write(SECOND)
-        sinks.write(SECOND[:100])
+    with Sinks(str(path), "wav", False) as sinks:
+        sinks.write(SECOND, 24_000)
+        sinks.write(SECOND[:100], 24_000)
     with wave.open(str(path)) as file:
         assert (file.getnframes(), file.getframerate(), file.getnchannels()) == (24_100, 24_000, 1)
     assert path.stat().st_size == 44 + 2 * 24_100
 
 
 def test_nothing_to_say_leaves_no_file(tmp_path: Path) -> None:
-    with Sinks(str(tmp_path / "x.wav"), "wav", False, 24_000):
+    with Sinks(str(tmp_path / "x.wav"), "wav", False):
         pass
     assert not list(tmp_path.iterdir())
 

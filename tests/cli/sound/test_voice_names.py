@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
-from antiphon.cli.arguments.shared import PageType
+from antiphon.cli.arguments.model_options import PageType
 from antiphon.runtime.loading.config import PAGE_TYPES
 
 
@@ -22,7 +23,7 @@ def test_an_unknown_type_of_the_cache_is_an_error_of_the_flag(command: list[str]
 
 
 def test_the_types_are_those_of_the_engine() -> None:
-    assert list(PAGE_TYPES) == [str(page_type) for page_type in PageType]
+    assert list(PAGE_TYPES) == list(get_args(PageType))
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.cli.terminal.download_progress import Rate, fetch_progress, progress_text, size_text, time_left_text
+from antiphon.cli.terminal.download_progress import Rate, fetch_progress, progress_text, time_left_text
+from antiphon.cli.terminal.sizes import size_text
 from antiphon.weights.catalog.fetch import FetchProgress
 
 

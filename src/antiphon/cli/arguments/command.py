@@ -7,12 +7,14 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+import typer
 from typer.core import TyperCommand
 
+from antiphon.cli.arguments.groups import with_groups
 from antiphon.cli.arguments.quick_values import use_quick_values
 from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
 
@@ -40,6 +42,17 @@ class PlainCommand(TyperCommand):
             shown = getattr(parameter, "display_type_rich", None)
             if shown is not None:  # older releases of Typer have plain names
                 parameter.display_type_rich = _Plain(parameter, shown)  # type: ignore[attr-defined]
+
+
+def command_from(found: Callable[..., None] | typer.Typer, name: str) -> Any:
+    """Return a function, or an application of several, as the command of that name."""
+    if isinstance(found, typer.Typer):
+        group = typer.main.get_group(found)
+        group.name = name
+        return group
+    options: dict[str, Any] = dict(cls=PlainCommand, context_settings=SETTINGS, callback=with_groups(found))
+    info = typer.models.CommandInfo(name=name, **options)
+    return typer.main.get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
 
 
 class _Plain:

@@ -1,14 +1,14 @@
 """Values of options without Typer's validation library, whose import takes 0.1 s of every command.
 
-Texts, numbers, switches, paths and lists of texts are converted here. Whatever else there is, and whatever is wrong,
-is left to Typer, so that its messages stay.
+Texts, choices, numbers, switches, paths and lists of texts are converted here. Whatever else there is, and whatever is
+wrong, is left to Typer, so that its messages stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 CONVERTERS: dict[Any, Callable[[Any], Any]] = {str: str, int: int, float: float, bool: bool, Path: Path}
 #: What a description of a parameter may ask for beyond its type; those that ask for it are left to Typer.
@@ -49,8 +49,8 @@ class QuickValue:
             if convert is bool and not isinstance(value, bool):
                 raise ValueError
             return self._in_range(convert(value))
-        if isinstance(self._annotation, type) and isinstance(value, self._annotation):
-            return value  # a default of a choice
+        if get_origin(self._annotation) is Literal and value in get_args(self._annotation):
+            return value
         raise ValueError
 
     def _in_range(self, value: Any) -> Any:

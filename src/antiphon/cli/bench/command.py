@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from antiphon.cli.arguments.command import SETTINGS, PlainCommand
+from antiphon.cli.arguments.groups import with_groups
 from antiphon.cli.bench.compare import compare
 from antiphon.cli.bench.engine import latency, throughput
 from antiphon.cli.bench.serve import serve
@@ -16,4 +17,4 @@ app = typer.Typer(
     context_settings=SETTINGS,
 )
 for _command in (serve, compare, latency, throughput):
-    app.command(cls=PlainCommand, context_settings=SETTINGS)(_command)
+    app.command(cls=PlainCommand, context_settings=SETTINGS)(with_groups(_command))

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.cli.arguments.command import usage_errors
-from antiphon.cli.bench.outputs import Html, check_outputs
-from antiphon.cli.terminal.files import write_text
+from antiphon.cli.bench.outputs import Html, ResultFiles
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 
@@ -22,9 +21,7 @@ def compare(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric",
-            help="Check this metric, such as ttft.p99; can be repeated. The main ones if omitted.",
-            show_default=False,
+            "--metric", help="Check this metric, such as ttft.p99; can be repeated. The main ones if omitted."
         ),
     ] = None,
     any_workload: Annotated[
@@ -42,11 +39,12 @@ def compare(
     with usage_errors():
         allowed = parse_tolerance(tolerance)
     paths = [before, *after]
-    check_outputs(None, html, paths)
-    labels, files = file_labels(paths), [read_runs(path) for path in paths]
+    files = ResultFiles(output=None, html=html)
+    files.check(paths)
+    labels, results = file_labels(paths), [read_runs(path) for path in paths]
     comparisons = []
-    for path, label, runs in zip(after, labels[1:], files[1:], strict=True):
-        for load, one, other in _pairs(before, path, files[0], runs):
+    for path, label, runs in zip(after, labels[1:], results[1:], strict=True):
+        for load, one, other in _pairs(before, path, results[0], runs):
             if not any_workload:
                 check_workloads(one, other)
             name = f"{label}{load}"
@@ -55,8 +53,7 @@ def compare(
         if len(comparisons) > 1:
             print(f"{chr(10) * bool(index)}{comparison.label}")
         print(comparison_table(comparison.rows))
-    if html is not None:
-        write_text(html, compare_report(list(zip(labels, files, strict=True)), comparisons, tolerance))
+    files.write(comparisons, lambda made: compare_report(list(zip(labels, results, strict=True)), made, tolerance))
     worse = dict.fromkeys(row.metric for comparison in comparisons for row in comparison.rows if row.is_worse)
     if worse:
         raise AntiphonError(f"worse by more than {tolerance}: {', '.join(worse)}")

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from antiphon.cli.terminal.files import check_writable
+from antiphon.cli.arguments.groups import OptionGroup
+from antiphon.cli.terminal.files import check_writable, write_json, write_text
 from antiphon.errors import InvalidRequestError
 
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="FILE", help="Also write the results as JSON.", show_default=False),
-]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="Also write a report with plots as one HTML page.", show_default=False),
-]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a report with plots as one HTML page.")]
 
 
-def check_outputs(output: Path | None, html: Path | None, inputs: Sequence[Path] = ()) -> None:
-    """Before the work: reject files that cannot be written, or of which one would overwrite another."""
-    if html is not None and html.resolve() in {path.resolve() for path in (output, *inputs) if path is not None}:
-        raise InvalidRequestError(f"--html would overwrite {html}; give the report a file of its own")
-    for path in (output, html):
-        if path is not None:
-            check_writable(path)
+class ResultFiles(OptionGroup):
+    """The files for the results of a benchmark."""
+
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results as JSON.")] = None
+    html: Html = None
+
+    def check(self, inputs: Sequence[Path] = ()) -> None:
+        """Reject files that cannot be written, or of which one would overwrite another."""
+        output, html = self.output, self.html
+        if html is not None and html.resolve() in {path.resolve() for path in (output, *inputs) if path is not None}:
+            raise InvalidRequestError(f"--html would overwrite {html}; give the report a file of its own")
+        for path in (output, html):
+            if path is not None:
+                check_writable(path)
+
+    def write(self, result: Any, page: Callable[[Any], str]) -> None:
+        """Write the files that were asked for; `page` makes the report of the result."""
+        if self.output is not None:
+            write_json(self.output, result)
+        if self.html is not None:
+            write_text(self.html, page(result))

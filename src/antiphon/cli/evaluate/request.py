@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.cli.arguments.command import usage_errors
+from antiphon.cli.arguments.model_options import EngineOptions
 from antiphon.cli.local.session import load
 from antiphon.cli.terminal.count_line import CountLine
 from antiphon.errors import UnsupportedError
@@ -38,22 +39,21 @@ class EvalRequest:
     def make(
         model: str,
         task: str,
-        options: TaskOptions,
+        options: Mapping[str, Any],
         data: Path | None,
         limit: int | None,
-        flags: Mapping[str, str | None],
-        device: str,
-        kv_megabytes: int | None,
+        flags: EngineOptions,
         offline: bool,
     ) -> EvalRequest:
         with usage_errors():
-            wanted = make_task(task, options)
+            wanted = make_task(task, TaskOptions(**options, offline=offline))
         _check_kind(model, wanted)
         items = wanted.read(data)
-        setting = EngineSetting({key: str(value) for key, value in flags.items() if value is not None})
-        engine = {} if kv_megabytes is None else {"kv_bytes": kv_megabytes << 20}
+        values = {"kv": flags.kv_type, "repack": "off" if flags.no_repack else None, "quantize": flags.quantize}
+        setting = EngineSetting({key: value for key, value in values.items() if value is not None})
+        engine = {} if flags.kv_memory is None else {"kv_bytes": flags.kv_memory << 20}
         source = "the bundled sample" if data is None else str(data)
-        return EvalRequest(model, wanted, items, source, limit, setting, device, engine, offline)
+        return EvalRequest(model, wanted, items, source, limit, setting, flags.device, engine, offline)
 
     def load(self, setting: EngineSetting) -> LoadedModel:
         """The model with its weights in the form that the setting asks for."""

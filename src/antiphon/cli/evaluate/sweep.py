@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from antiphon.bench.load.objectives import Objectives
 from antiphon.cli.arguments.command import usage_errors
+from antiphon.cli.bench.outputs import ResultFiles
 from antiphon.cli.evaluate.request import EvalRequest
 from antiphon.cli.terminal.count_line import CountLine
-from antiphon.cli.terminal.files import write_json, write_text
 from antiphon.evaluation.items import sample_text
 from antiphon.evaluation.run import Progress
 from antiphon.evaluation.settings import EngineSetting, cross_product
@@ -18,9 +17,7 @@ from antiphon.evaluation.sweep.sweep import Measured, Sweep, sweep_result
 from antiphon.evaluation.sweep.table import sweep_table
 
 
-def run_sweep(
-    request: EvalRequest, parts: Sequence[str], slo: str | None, output: Path | None, html: Path | None
-) -> None:
+def run_sweep(request: EvalRequest, parts: Sequence[str], slo: str | None, files: ResultFiles) -> None:
     """Measure every setting. After Ctrl-C those that were measured are reported."""
     with usage_errors():
         settings = cross_product(request.setting, parts)
@@ -48,10 +45,7 @@ def run_sweep(
     rows.sort(key=lambda row: labels.index(row.label))
     options = request.task.options.as_json()
     result = sweep_result(request.model, request.data, sweep, rows, options, len(settings))
-    if output is not None:
-        write_json(output, result)
-    if html is not None:
-        write_text(html, sweep_report(result))
+    files.write(result, sweep_report)
     print(sweep_table(result))
     if len(rows) < len(settings):
         raise KeyboardInterrupt

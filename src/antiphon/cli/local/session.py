@@ -14,7 +14,6 @@ from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.frontend.engine import Engine
-    from antiphon.runtime.frontend.streams import Stream
     from antiphon.runtime.loading.loading import LoadedModel
 
 
@@ -60,14 +59,29 @@ def engine_for(
     kv_type: str | None,
     *,
     speculate: str | None = None,
+    trace: Path | None = None,
+    profile: bool = False,
+    no_record: bool = False,
     **options: Any,
 ) -> Iterator[Engine]:
-    """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""
+    """Start an engine with this one model, on its device, and close it at the end.
+
+    Sizes that are None depend on the device. The trace is written and the profile printed before the engine is closed.
+    """
     from antiphon.runtime.frontend.engine import Engine
 
     options |= dict(engine_options(kv_megabytes, speculate), key_type=kv_type, value_type=kv_type)
-    with Engine(loaded, device=loaded.device.name, **options) as engine:
-        yield engine
+    options |= dict(record=not no_record, record_requests=trace is not None, device=loaded.device.name)
+    with Engine(loaded, **options) as engine:
+        if profile:
+            engine.start_profile()
+        try:
+            yield engine
+        finally:
+            if trace is not None:
+                engine.write_trace(trace)
+        if profile:
+            print("\n".join(engine.profile_lines()), file=sys.stderr)
 
 
 def adapted_name(engine: Engine, loaded: LoadedModel, adapter: Path | None) -> str:
@@ -77,27 +91,3 @@ def adapted_name(engine: Engine, loaded: LoadedModel, adapter: Path | None) -> s
     found = engine.load_adapter(adapter, model=loaded.name)
     print(f"{found.name}: rank {found.fitted.rank}, {found.nbytes / 1e6:.1f} MB", file=sys.stderr)
     return found.name
-
-
-def print_stream(stream: Stream) -> str:
-    """Print the text as it is generated; Ctrl-C stops the answer and keeps the text so far."""
-    pieces = []
-    try:
-        for delta in stream:
-            pieces.append(delta.text)
-            print(delta.text, end="", flush=True)
-    except KeyboardInterrupt:
-        stream.cancel()
-        for _ in stream:
-            pass
-        print(" (stopped)", end="", file=sys.stderr, flush=True)
-    print(flush=True)  # before the figures on standard error
-    return "".join(pieces)
-
-
-def report_line(loaded: LoadedModel, stream: Stream) -> str:
-    """What an answer cost, in one line; the stream has ended."""
-    from antiphon.cli.chat_models.embedded import stats_of
-
-    stats = stats_of(stream)
-    return stats.line(f", {stats.tokens_per_second * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read")

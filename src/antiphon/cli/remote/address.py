@@ -1,4 +1,4 @@
-"""Which server a command talks to, if any: `--base-url` or ANTIPHON_BASE_URL, and the API key for it."""
+"""`ServerAddress`: where a server is, and the API key for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from antiphon import environment
+from antiphon.cli.terminal.files import read_text
 from antiphon.errors import InvalidRequestError, UsageError
 
 SHAPE = "write it as http://host:port"
@@ -56,43 +57,16 @@ def _default_port(scheme: str) -> int:
     return 443 if scheme == "https" else 80
 
 
-def chosen_server(base_url: str | None, api_key_file: Path | None, local: bool) -> ServerAddress | None:
-    """The server that a command is to use; None if it is to compute in this process."""
-    if local:
-        if base_url is not None:
-            raise UsageError("--local and --base-url exclude each other")
-        _reject_key_file(api_key_file)
-        return None
-    if base_url is not None:
-        if not base_url.strip():
-            raise UsageError("--base-url is empty; to ignore ANTIPHON_BASE_URL, use --local")
-        return ServerAddress.parse(base_url, api_key(api_key_file))
-    from_environment = environment.base_url()
-    if from_environment is None:
-        _reject_key_file(api_key_file)
-        return None
-    return ServerAddress.parse(from_environment, api_key(api_key_file), "ANTIPHON_BASE_URL")
-
-
-def _reject_key_file(api_key_file: Path | None) -> None:
-    if api_key_file is not None:
-        raise UsageError("--api-key-file is for a server; give its address with --base-url")
-
-
 def api_key(file: Path | None) -> str | None:
-    """The key for a server's API: the file's, else the environment's."""
+    """Return the key for a server's API: the file's, else the environment's."""
     if file is not None:
         return key_in(file, "--api-key-file")
     return checked_key(environment.api_key(), "ANTIPHON_API_KEY")
 
 
 def key_in(file: Path, option: str) -> str:
-    """The first key of a file that has one key per line, as a server reads it."""
-    try:
-        lines = file.expanduser().read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InvalidRequestError(f"cannot read the {option} {file}: {reason}") from error
+    """Return the first key of a file that has one key per line, as a server reads it."""
+    lines = read_text(file.expanduser(), f"cannot read the {option} {file}").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
     if not keys:
         raise InvalidRequestError(f"the {option} {file} has no key: write one key per line")
@@ -102,7 +76,7 @@ def key_in(file: Path, option: str) -> str:
 
 
 def checked_key(key: str | None, origin: str) -> str | None:
-    """A key that a header can carry; the message does not show it."""
+    """Return the key if a header can carry it; the error does not show it."""
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequestError(
             f"the key of {origin} has characters that a key cannot have (spaces, control or non-ASCII)"

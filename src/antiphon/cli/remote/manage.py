@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.aligned import aligned
+from antiphon.cli.terminal.sizes import megabytes
 
 BaseURL = Annotated[
     str | None,
@@ -18,7 +19,6 @@ BaseURL = Annotated[
         "--base-url",
         metavar="URL",
         help="The server (or set ANTIPHON_BASE_URL); by default the servers of this user on this machine.",
-        show_default=False,
     ),
 ]
 AdminKeyFile = Annotated[
@@ -28,7 +28,6 @@ AdminKeyFile = Annotated[
         metavar="FILE",
         help="File with the server's admin key (or set ANTIPHON_ADMIN_KEY); not needed for a server of this user "
         "on this machine.",
-        show_default=False,
     ),
 ]
 HEADINGS = ("MODEL", "TASK", "STATE", "DEVICE", "MEMORY", "REQUESTS", "IDLE", "UNLOADS IN")
@@ -89,7 +88,7 @@ def stop(
         typer.echo(f"{name} was not loaded")
         return
     freed = (before.get(name, {}).get("charged_bytes") or 0) - (card.get("charged_bytes") or 0)
-    typer.echo(f"{name} unloaded, {freed / 1e6:,.1f} MB freed")
+    typer.echo(f"{name} unloaded, {megabytes(freed)} freed")
 
 
 def _table(server: dict[str, Any]) -> str:
@@ -121,7 +120,7 @@ def _row(card: dict[str, Any]) -> tuple[str, ...]:
         card.get("task") or "",
         card["state"] if loading is None else f"loading {duration(loading)}",
         card.get("device") or "",
-        f"{charged / 1e6:,.1f} MB" if charged else "",
+        megabytes(charged) if charged else "",
         str(card.get("requests", "")),
         "" if is_used or last_use is None else duration(now - last_use),
         "pinned" if card.get("pinned") else _unload_time(card, is_used, expires, now),

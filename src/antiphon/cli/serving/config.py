@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from antiphon.cli.arguments.command import usage_errors
-from antiphon.cli.serving.flags import plain, takes_server_options
+from antiphon.cli.serving.flags import takes_server_options
 
 
 @takes_server_options
@@ -18,5 +18,5 @@ def config(**given: Any) -> None:
     from antiphon.server.serving.setup.settings import Settings
 
     with usage_errors():
-        settings = Settings.gather(plain(given), given["config"])
+        settings = Settings.gather(given, given["config"])
     typer.echo(settings.toml(), nl=False)

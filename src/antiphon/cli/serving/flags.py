@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import typer
 
@@ -29,10 +28,8 @@ def takes_server_options(command: Callable[..., None]) -> Callable[..., None]:
     What is not given arrives as None, so that the environment, the file and the defaults can follow.
     """
     annotations: dict[str, Any] = {
-        "models": Annotated[list[str] | None, typer.Argument(metavar="MODEL", help=MODELS.help, show_default=False)],
-        "config": Annotated[
-            Path | None, typer.Option("--config", help="Configuration file (TOML).", show_default=False)
-        ],
+        "models": Annotated[list[str] | None, typer.Argument(metavar="MODEL", help=MODELS.help)],
+        "config": Annotated[Path | None, typer.Option("--config", help="Configuration file (TOML).")],
     }
     for option in OPTIONS:
         if option is not MODELS:
@@ -47,7 +44,7 @@ def takes_server_options(command: Callable[..., None]) -> Callable[..., None]:
 def _type(option: Option) -> Any:
     if not option.choices:
         return TYPES[option.kind]
-    return Optional[StrEnum(option.name, {choice.upper(): choice for choice in option.choices})]  # noqa: UP045
+    return Optional[Literal[option.choices]]  # noqa: UP045
 
 
 def _flag(option: Option) -> Any:
@@ -63,8 +60,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def plain(given: dict[str, Any]) -> dict[str, Any]:
-    """What a command was called with, in the types that settings have."""
-    return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}

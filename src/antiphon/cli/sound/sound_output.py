@@ -200,24 +200,23 @@ class Player:
 class Sinks:
     """All destinations of the sound; opened with the first samples, so that a text without any leaves no file."""
 
-    def __init__(self, output: str | None, format_: str, play: bool, rate: int) -> None:
+    def __init__(self, output: str | None, format_: str, play: bool) -> None:
         self._output = output
         self._format = format_
         self._play = play
-        self._rate = rate
         self._sinks: list[SoundSink] = []
 
-    def write(self, samples: Floats) -> None:
+    def write(self, samples: Floats, rate: int) -> None:
         if not self._sinks:
-            self._open()
+            self._open(rate)
         for sink in self._sinks:
             sink.write(samples)
 
-    def _open(self) -> None:
+    def _open(self, rate: int) -> None:
         if self._output is not None:
-            self._sinks.append(EncodedFile(self._output, self._format, self._rate))
+            self._sinks.append(EncodedFile(self._output, self._format, rate))
         if self._play:
-            self._sinks.append(Player(self._rate))
+            self._sinks.append(Player(rate))
 
     def __enter__(self) -> Sinks:
         return self

@@ -5,109 +5,90 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments import model_options
+from antiphon.cli.arguments.answer_options import Seed
 from antiphon.cli.arguments.command import usage_errors
-from antiphon.cli.remote.address import chosen_server
+from antiphon.cli.arguments.groups import OptionGroup
+from antiphon.cli.remote.address import ServerAddress
+from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.sound.sound_output import FORMATS, Sinks, check_destination, sound_format, unreadable_note, voice_line
-from antiphon.cli.terminal.files import check_writable, read_stdin, write_text
+from antiphon.cli.terminal.files import check_writable, read_stdin, read_text, write_text
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.calls.speech import SpeechStats
+    from antiphon.runtime.loading.loading import LoadedModel
 
 DEFAULT_MODEL = "hibari-6m"
+
+
+class VoiceOptions(OptionGroup):
+    """How a text is spoken; names are those of `SpeechOptions`."""
+
+    voice: Annotated[str | None, typer.Option(help="Voice, or a mixture such as af_bella:0.7+af_sky:0.3.")] = None
+    speed: Annotated[float, typer.Option(help="Speaking rate, from 0.25 to 4.")] = 1.0
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Language of the text: en-us or en-gb; with espeak-ng also es, fr, hi, it or pt-br. The voice's own "
+            "if omitted."
+        ),
+    ] = None
 
 
 def speak(
     context: typer.Context,
     text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="Text to speak; standard input if omitted or '-'.", show_default=False),
+        str | None, typer.Argument(metavar="TEXT", help="Text to speak; standard input if omitted or '-'.")
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Speak this text file.", show_default=False)
-    ] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Speak this text file.")] = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Sound file to write; '-' is standard output.", show_default=False
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Sound file to write; '-' is standard output."),
     ] = None,
-    model: Annotated[
-        str, typer.Option("--model", metavar="MODEL", help="Speech model.", autocompletion=options.complete_model)
-    ] = DEFAULT_MODEL,
-    voice: Annotated[
-        str | None,
-        typer.Option("--voice", help="Voice, or a mixture such as af_bella:0.7+af_sky:0.3.", show_default=False),
-    ] = None,
-    speed: Annotated[float, typer.Option("--speed", help="Speaking rate, from 0.25 to 4.")] = 1.0,
-    language: Annotated[
-        str | None,
-        typer.Option(
-            "--language",
-            help="Language of the text: en-us or en-gb; with espeak-ng also es, fr, hi, it or pt-br. The voice's own "
-            "if omitted.",
-            show_default=False,
-        ),
-    ] = None,
+    model: Annotated[str, model_options.model_option("--model", "Speech model.")] = DEFAULT_MODEL,
+    how: VoiceOptions,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help=f"Sound format: {', '.join(FORMATS)}. From the file's name if omitted.",
-            show_default=False,
+            "--format", metavar="FORMAT", help=f"Sound format: {', '.join(FORMATS)}. From the file's name if omitted."
         ),
     ] = None,
     play: Annotated[bool, typer.Option("--play", help="Play through the speakers (the default without --output).")] = (
         False
     ),
-    srt: Annotated[
-        Path | None, typer.Option("--srt", metavar="FILE", help="Write subtitles (SRT).", show_default=False)
-    ] = None,
+    srt: Annotated[Path | None, typer.Option(metavar="FILE", help="Write subtitles (SRT).")] = None,
     lexicon: Annotated[
-        Path | None,
-        typer.Option(
-            "--lexicon", metavar="FILE", help="Pronunciations: one word and its phonemes per line.", show_default=False
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Pronunciations: one word and its phonemes per line.")
     ] = None,
     voices: Annotated[bool, typer.Option("--voices", help="List voices and exit.")] = False,
-    device: options.Device = "auto",
-    precision: options.SpeechPrecision = options.Precision.FAST,
-    seed: options.Seed = 0,
-    trace: options.Trace = None,
-    offline: options.Offline = False,
-    base_url: options.BaseURL = None,
-    api_key_file: options.ApiKeyFile = None,
-    local: options.Local = False,
+    device: model_options.Device = "auto",
+    precision: Annotated[
+        Literal["fast", "fp32"],
+        typer.Option(help="fast: 16-bit floats where the processor has them; fp32: always 32-bit."),
+    ] = "fast",
+    seed: Seed = 0,
+    trace: model_options.Trace = None,
+    offline: model_options.Offline = False,
+    remote: ServerOptions,
 ) -> None:
     """Turn text into speech; playback starts before synthesis ends."""
-    server = chosen_server(base_url, api_key_file, local)
+    server = remote.server()
     if voices:
-        if server is None:
-            _print_voices(model, offline)
-        else:
-            from antiphon.cli.sound.remote_speech import print_voices_remotely
-
-            print_voices_remotely(context, server)
+        _list_voices(context, server, model, offline)
         return
-    wanted: dict[str, Any] = dict(voice=voice, speed=speed, language=language, seed=seed)
+    wanted: dict[str, Any] = dict(vars(how), seed=seed)
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
     if server is None:
-        from antiphon.runtime.calls.speech_options import SpeechOptions
-
-        with usage_errors():
-            SpeechOptions(**wanted)
-        check_catalog_task(model, "synthesize")
-        if voice is not None:
-            _check_voice(voice, model)
+        _check_options(model, wanted)
     file_format = sound_format(output, format_)
     said = _text(text, file)
     check_destination(output, play)
@@ -118,26 +99,41 @@ def speak(
 
         speak_remotely(context, server, said, file_format, wanted.get("pronunciations", {}))
         return
-    from antiphon.cli.local.session import engine_for, load
+    from antiphon.cli.local.session import load
 
     loaded = load(model, offline, precision=precision, task="synthesize", device=device)
-    with (
-        engine_for(loaded, 1, None, record_requests=trace is not None) as engine,
-        engine.speak(said, **wanted) as synthesis,
-    ):
-        chunks = []
-        with Sinks(output, file_format, play or output is None, synthesis.rate) as sinks:
+    _speak(loaded, said, wanted, Sinks(output, file_format, play or output is None), srt, trace)
+
+
+def _speak(
+    loaded: LoadedModel, text: str, wanted: dict[str, Any], sinks: Sinks, srt: Path | None, trace: Path | None
+) -> None:
+    """Speak with a model in this process."""
+    from antiphon.cli.local.session import engine_for
+
+    chunks = []
+    with engine_for(loaded, 1, None, trace=trace) as engine, engine.speak(text, **wanted) as synthesis:
+        with sinks:
             for chunk in synthesis:
-                sinks.write(chunk.samples)
+                sinks.write(chunk.samples, synthesis.rate)
                 if srt is not None:
                     chunks.append(replace(chunk, samples=chunk.samples[:0]))
         if srt is not None:
             from antiphon.runtime.speech.captions import to_srt
 
             write_text(srt, to_srt(chunks))
-        if trace is not None:
-            engine.write_trace(trace)
         print(_report(synthesis.stats), file=sys.stderr)
+
+
+def _check_options(model: str, wanted: dict[str, Any]) -> None:
+    """Reject options that no speech model takes, and a model or a voice of the catalog that does not fit."""
+    from antiphon.runtime.calls.speech_options import SpeechOptions
+
+    with usage_errors():
+        SpeechOptions(**wanted)
+    check_catalog_task(model, "synthesize")
+    if wanted["voice"] is not None:
+        _check_voice(wanted["voice"], model)
 
 
 def _check_voice(voice: str, model: str) -> None:
@@ -151,8 +147,13 @@ def _check_voice(voice: str, model: str) -> None:
             raise UsageError(f"{name} is a voice of {others[0]}, not of {model}; add --model {others[0]}")
 
 
-def _print_voices(model: str, offline: bool) -> None:
-    """List the voices; the weights are loaded only if neither the catalog nor the file names have them."""
+def _list_voices(context: typer.Context, server: ServerAddress | None, model: str, offline: bool) -> None:
+    """List the voices of a model; the weights are loaded only if neither the catalog nor the file names have them."""
+    if server is not None:
+        from antiphon.cli.sound.remote_speech import print_voices_remotely
+
+        print_voices_remotely(context, server)
+        return
     from antiphon.runtime.voices.aliases import aliases_for
     from antiphon.runtime.voices.names import catalog_voices, voice_gender, voice_language, voices_among
 
@@ -179,14 +180,9 @@ def _text(text: str | None, file: Path | None) -> str:
     if file is not None:
         if text is not None:
             raise UsageError("give the text or --file, not both")
-        try:
-            said = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequestError(f"cannot read {file} as text: {error}") from error
-    elif text is None and sys.stdin.isatty():
-        raise UsageError("there is no text to speak: give it as an argument, with --file, or on standard input")
+        said = read_text(file)
     elif text is None or text == "-":
-        said = read_stdin()
+        said = "" if text is None and sys.stdin.isatty() else read_stdin()
     else:
         said = text
     if not said.strip():
@@ -197,11 +193,7 @@ def _text(text: str | None, file: Path | None) -> str:
 def _lexicon(path: Path) -> dict[str, str]:
     """Phonemes by word, from a file with one word and its phonemes per line; # begins a comment line."""
     entries: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"cannot read the lexicon {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, f"cannot read the lexicon {path}").splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             word, _, phonemes = line.strip().partition(" ")
             if not phonemes.strip():

@@ -6,15 +6,15 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments import model_options
 from antiphon.cli.arguments.command import usage_errors
-from antiphon.cli.remote.address import chosen_server
+from antiphon.cli.arguments.groups import OptionGroup
+from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.sound.audio_devices import audio_devices
 from antiphon.cli.sound.transcript_output import TranscriptOutput, report_failures
 from antiphon.engine.speculation.modes import Speculation
@@ -22,95 +22,69 @@ from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, Usag
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
-    from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
+    from antiphon.runtime.calls.transcript import Transcript
     from antiphon.runtime.frontend.engine import Engine
 
 DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
-LIVE_CHUNK_SECONDS = 0.25
-SPEECH_RATE = 16_000
 
 
-class Precision(StrEnum):
-    AUTO = "auto"
-    INT8 = "int8"
-    Q4 = "q4"
-    NONE = "none"
+class WantedText(OptionGroup):
+    """What the text of a recording is to be; names are those of `TranscriptionOptions`."""
 
-
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FILE", help="Recordings; '-' is standard input. With --live, the microphone if omitted.",
-        show_default=False,
-    ),
-]  # fmt: skip
+    language: Annotated[str | None, typer.Option(help="Language code or name; detected if omitted.")] = None
+    translate: Annotated[bool, typer.Option("--translate", help="Translate to English.")] = False
+    prompt: Annotated[str, typer.Option(help="Context for the model: names, spelling, style.")] = ""
+    words: Annotated[
+        bool, typer.Option("--words", help="Give the times of each word: a line (text) or a cue (srt, vtt) for each.")
+    ] = False
+    beams: Annotated[int, typer.Option("--beam", help="Beam width; 1 is greedy.")] = 1
+    sequential: Annotated[
+        bool,
+        typer.Option("--sequential", help="Transcribe window by window, using previous text as context (slower)."),
+    ] = False
 
 
 def transcribe(
     context: typer.Context,
-    files: Files = None,
-    model: Annotated[
-        str,
-        typer.Option("--model", metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model),
-    ] = DEFAULT_MODEL,
-    language: Annotated[
-        str | None, typer.Option("--language", help="Language code or name; detected if omitted.", show_default=False)
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE", help="Recordings; '-' is standard input. With --live, the microphone if omitted."
+        ),
     ] = None,
-    translate: Annotated[bool, typer.Option("--translate", help="Translate to English.")] = False,
-    prompt: Annotated[
-        str, typer.Option("--prompt", help="Context for the model: names, spelling, style.", show_default=False)
-    ] = "",
+    *,
+    model: Annotated[str, model_options.model_option("--model")] = DEFAULT_MODEL,
+    text: WantedText,
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")
     ] = "text",
-    words: Annotated[
-        bool, typer.Option("--words", help="Give the times of each word: a line (text) or a cue (srt, vtt) for each.")
-    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write one file for each recording into this folder.")
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Print text while the sound arrives; the last words may still change.")
     ] = False,
-    beams: Annotated[int, typer.Option("--beam", help="Beam width; 1 is greedy.")] = 1,
-    sequential: Annotated[
-        bool,
-        typer.Option("--sequential", help="Transcribe window by window, using previous text as context (slower)."),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FOLDER", help="Write one file for each recording into this folder.", show_default=False
-        ),
-    ] = None,
     quantize: Annotated[
-        Precision, typer.Option("--quantize", help="Quantise float weights to this type; auto is int8.")
-    ] = Precision.AUTO,
+        Literal["auto", "int8", "q4", "none"],
+        typer.Option(help="Quantise float weights to this type; auto is int8."),
+    ] = "auto",
     speculate: Annotated[
         Speculation | None,
         typer.Option(
-            "--speculate",
-            help="With --live: draft new text from the last one, for fewer steps; the text is the same. Default: off.",
-            show_default=False,
+            help="With --live: draft new text from the last one, for fewer steps; the text is the same. Default: off."
         ),
     ] = None,
-    device: options.Device = "auto",
-    kv_memory: options.KVMemory = None,
-    trace: options.Trace = None,
-    offline: options.Offline = False,
-    base_url: options.BaseURL = None,
-    api_key_file: options.ApiKeyFile = None,
-    local: options.Local = False,
+    device: model_options.Device = "auto",
+    kv_memory: model_options.KVMemory = None,
+    trace: model_options.Trace = None,
+    offline: model_options.Offline = False,
+    remote: ServerOptions,
 ) -> None:
     """Transcribe recordings, several at once, or live sound."""
     names = files or []
-    _check_usage(names, format_, words, live, output)
-    if speculate is not None and not live:
-        raise UsageError("--speculate goes with --live: recordings are transcribed once")
-    if speculate is Speculation.DRAFT:
-        raise UsageError("--speculate is draft; transcription has no draft model: it is off or ngram")
-    for name in names:
-        if name != "-" and not Path(name).is_file():
-            raise InvalidRequestError(f"there is no file {name}")
-    server = chosen_server(base_url, api_key_file, local)
+    _check_usage(names, format_, text.words, live, output, speculate)
+    server = remote.server()
     if server is not None:
         from antiphon.cli.sound.remote_transcription import transcribe_remotely
 
@@ -118,11 +92,8 @@ def transcribe(
         return
     from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 
-    wanted: dict[str, Any] = dict(
-        language=language, translate=translate, prompt=prompt, words=words, beams=beams, sequential=sequential
-    )
     with usage_errors():
-        TranscriptionOptions(**wanted)
+        TranscriptionOptions(**vars(text))
     check_catalog_task(model, "transcribe")
     destination = TranscriptOutput(names, format_, output)
     from antiphon.cli.local.session import engine_for, load
@@ -130,18 +101,19 @@ def transcribe(
     if live and not names:
         audio_devices("input")  # an absent microphone is an error before the model is loaded
     loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
-    with engine_for(loaded, kv_memory, None, speculate=speculate, record_requests=trace is not None) as engine:
-        try:
-            if live:
-                _live(engine, names[0] if names else None, wanted)
-            else:
-                _files(engine, names, format_, destination, wanted)
-        finally:
-            if trace is not None:
-                engine.write_trace(trace)
+    with engine_for(loaded, kv_memory, None, speculate=speculate, trace=trace) as engine:
+        if live:
+            from antiphon.cli.sound.live import transcribe_live
+
+            print(_report(transcribe_live(engine, names[0] if names else None, vars(text))), file=sys.stderr)
+        else:
+            _files(engine, names, format_, destination, vars(text))
 
 
-def _check_usage(names: list[str], format_: str, words: bool, live: bool, output: Path | None) -> None:
+def _check_usage(
+    names: list[str], format_: str, words: bool, live: bool, output: Path | None, speculate: Speculation | None
+) -> None:
+    """Reject options that do not go together, and recordings that are not there."""
     if format_ not in FORMATS:
         raise UsageError(f"--format is {format_!r}; choose one of: {', '.join(FORMATS)}")
     if not names and not live:
@@ -154,6 +126,13 @@ def _check_usage(names: list[str], format_: str, words: bool, live: bool, output
         raise UsageError(f"--live takes one source, not {len(names)}")
     if live and (words or output is not None or format_ != "text"):
         raise UsageError("--live prints plain text: it cannot be combined with --words, --format or --output")
+    if speculate is not None and not live:
+        raise UsageError("--speculate goes with --live: recordings are transcribed once")
+    if speculate is Speculation.DRAFT:
+        raise UsageError("--speculate is draft; transcription has no draft model: it is off or ngram")
+    for name in names:
+        if name != "-" and not Path(name).is_file():
+            raise InvalidRequestError(f"there is no file {name}")
 
 
 def _files(
@@ -247,58 +226,3 @@ def _progress() -> Iterator[_Progress]:
         yield progress
     finally:
         progress.close()
-
-
-# -- live ---------------------------------------------------------------------------------------------------------
-
-
-def _live(engine: Engine, name: str | None, wanted: dict[str, Any]) -> None:
-    """Print final text, and on a terminal the part that may still change after it. Ctrl-C ends the recording."""
-    screen = _Screen()
-    with engine.listen(screen.show, **wanted) as session:
-        try:
-            for chunk in _microphone() if name is None else _pieces(name):
-                session.push(chunk)
-        except KeyboardInterrupt:
-            pass
-        transcript = session.finish()
-    screen.end()
-    print(_report(transcript), file=sys.stderr)
-
-
-class _Screen:
-    def __init__(self) -> None:
-        self._is_terminal = sys.stdout.isatty()
-
-    def show(self, update: LiveUpdate) -> None:
-        if self._is_terminal:
-            # Erase the old tail, write the final text, save the cursor's position, write the new tail dimly.
-            sys.stdout.write(f"\x1b[J{update.text}\x1b7\x1b[2m{update.tail}\x1b[0m\x1b8")
-        else:
-            sys.stdout.write(update.text)
-        sys.stdout.flush()
-
-    def end(self) -> None:
-        sys.stdout.write("\x1b[J\n" if self._is_terminal else "\n")
-        sys.stdout.flush()
-
-
-def _pieces(name: str) -> Iterator[Any]:
-    from antiphon.audio.decode import decode_stream
-
-    source: Any = sys.stdin.buffer if name == "-" else Path(name)
-    with decode_stream(source, chunk_seconds=LIVE_CHUNK_SECONDS) as stream:
-        yield from stream
-
-
-def _microphone() -> Iterator[Any]:
-    sounddevice = audio_devices("input")
-    frames = round(LIVE_CHUNK_SECONDS * SPEECH_RATE)
-    try:
-        with sounddevice.InputStream(samplerate=SPEECH_RATE, channels=1, dtype="float32") as stream:
-            print("listening; Ctrl-C ends", file=sys.stderr)
-            while True:
-                samples, _ = stream.read(frames)
-                yield samples[:, 0].copy()
-    except sounddevice.PortAudioError as error:
-        raise AudioError(f"the microphone cannot be opened: {error}") from error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.arguments import shared as options
-from antiphon.cli.remote.address import ServerAddress, chosen_server
+from antiphon.cli.arguments import answer_options, model_options
+from antiphon.cli.remote.address import ServerAddress
+from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.talk import flags
-from antiphon.cli.terminal.files import check_writable
-from antiphon.errors import AudioError, InvalidRequestError, UsageError
+from antiphon.errors import AudioError, InvalidRequestError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.loading import LoadedModel
     from antiphon.runtime.voice.settings import VoiceSettings
 
+INSTRUCTIONS = (
+    "You are a helpful assistant in a spoken conversation. Answer in one or two short sentences of plain words, "
+    "without lists, code or markup."
+)
 #: Options that apply to a server too; the others concern models that are loaded here.
 REMOTE = (
     "model", "transcription_model", "voice", "instructions", "language", "turn_detection", "eagerness", "push_to_talk",
@@ -29,45 +33,37 @@ REMOTE = (
 
 def talk(
     context: typer.Context,
-    input_: flags.Input = None,
-    output: flags.Output = None,
-    push_to_talk: flags.PushToTalk = False,
-    turn_detection: flags.TurnDetection = None,
-    eagerness: flags.Eagerness = None,
-    model: flags.ChatModel = None,
-    transcription_model: flags.TranscriptionModel = None,
-    speech_model: flags.SpeechModel = None,
-    voice: flags.Voice = None,
-    instructions: flags.Instructions = None,
-    language: flags.Language = None,
-    temperature: options.Temperature = None,
-    max_tokens: options.MaxTokens = 256,
-    waterfall: flags.Waterfall = False,
-    device: options.Device = "auto",
-    kv_memory: options.KVMemory = None,
-    speculate: options.Speculate = None,
-    offline: options.Offline = False,
-    base_url: options.BaseURL = None,
-    api_key_file: options.ApiKeyFile = None,
-    local: options.Local = False,
+    *,
+    turns: flags.TurnOptions,
+    voices: flags.VoiceOptions,
+    temperature: answer_options.Temperature = None,
+    max_tokens: answer_options.MaxTokens = 256,
+    waterfall: Annotated[
+        bool, typer.Option("--waterfall", "--verbose", help="Show where the time of each turn went.")
+    ] = False,
+    device: model_options.Device = "auto",
+    kv_memory: model_options.KVMemory = None,
+    speculate: model_options.Speculate = None,
+    offline: model_options.Offline = False,
+    remote: ServerOptions,
 ) -> None:
     """Talk with a model: speak, hear the answer, and interrupt it.
 
     Each turn is shown with its latency. Ctrl-C stops an answer and, when nothing is being said, ends the conversation.
     """
-    server = chosen_server(base_url, api_key_file, local)
-    _check_usage(output, push_to_talk, turn_detection, eagerness)
-    sampling = options.sampling_settings(temperature=temperature, max_tokens=max_tokens)
+    server = remote.server()
+    turns.check()
+    sampling = answer_options.sampling_settings(temperature=temperature, max_tokens=max_tokens)
+    names = {
+        "generate": voices.model or flags.CHAT_MODEL,
+        "transcribe": voices.transcription_model or flags.TRANSCRIPTION_MODEL,
+        "synthesize": voices.speech_model or flags.SPEECH_MODEL,
+    }
     if server is not None:
         from antiphon.cli.remote.given import Given
 
         Given.of(context).allow(REMOTE, server)
-    names = {
-        "generate": model or flags.CHAT_MODEL,
-        "transcribe": transcription_model or flags.TRANSCRIPTION_MODEL,
-        "synthesize": speech_model or flags.SPEECH_MODEL,
-    }
-    if server is None:
+    else:
         for task, name in names.items():
             check_catalog_task(name, task)
     import asyncio
@@ -75,36 +71,15 @@ def talk(
     from antiphon.cli.local.session import engine_options
     from antiphon.cli.talk.run import Setup
 
-    setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
+    recording = None if turns.input_ is None else _recording(turns.input_)
+    setup = Setup(recording, turns.output, turns.push_to_talk, waterfall)
     setup.check_devices()
-    settings = _settings(
-        detection="manual" if push_to_talk else str(turn_detection or flags.Detection.SEMANTIC_VAD),
-        eagerness=str(eagerness or flags.EagernessName.AUTO),
-        instructions=flags.INSTRUCTIONS if instructions is None else instructions,
-        voice=voice,
-        language=language,
-        model=model,
-        transcription_model=transcription_model,
-        **sampling,
-    )
+    settings = _settings(turns, voices, sampling)
     if server is not None:
         asyncio.run(_with_server(server, setup, settings))
         return
     loaded = _loaded(names, offline, device)
     asyncio.run(_with_engine(loaded, setup, settings, engine_options(kv_memory, speculate) | {"device": device}))
-
-
-def _check_usage(
-    output: Path | None, push_to_talk: bool, detection: flags.Detection | None, eagerness: flags.EagernessName | None
-) -> None:
-    if push_to_talk and (detection or eagerness):
-        raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
-    if eagerness and detection is flags.Detection.SERVER_VAD:
-        raise UsageError("--eagerness is for --turn-detection semantic_vad")
-    if output is not None:
-        if output.suffix.lower() != ".wav":
-            raise UsageError(f"--output writes a WAV file; end {output.name} in .wav")
-        check_writable(output)
 
 
 def _recording(path: Path) -> Floats:
@@ -122,15 +97,21 @@ def _recording(path: Path) -> Floats:
     return values
 
 
-def _settings(*, detection: str, eagerness: str, language: str | None, **values: Any) -> VoiceSettings:
-    from antiphon.runtime.calls import turn_settings
+def _settings(turns: flags.TurnOptions, voices: flags.VoiceOptions, sampling: dict[str, Any]) -> VoiceSettings:
     from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+    from antiphon.runtime.calls.turn_settings import Eagerness, TurnDetection, TurnSettings
     from antiphon.runtime.voice.settings import VoiceSettings
 
-    turns = turn_settings.TurnSettings(
-        turn_settings.TurnDetection(detection), eagerness=turn_settings.Eagerness(eagerness)
+    detection = "manual" if turns.push_to_talk else turns.turn_detection or "semantic_vad"
+    return VoiceSettings(
+        turns=TurnSettings(TurnDetection(detection), eagerness=Eagerness(turns.eagerness or "auto")),
+        transcription=TranscriptionOptions(language=voices.language),
+        instructions=INSTRUCTIONS if voices.instructions is None else voices.instructions,
+        voice=voices.voice,
+        model=voices.model,
+        transcription_model=voices.transcription_model,
+        **sampling,
     )
-    return VoiceSettings(turns=turns, transcription=TranscriptionOptions(language=language), **values)
 
 
 # -- models in this process ---------------------------------------------------------------------------------------

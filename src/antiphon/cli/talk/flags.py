@@ -2,99 +2,80 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from antiphon.cli.arguments.shared import complete_model
+from antiphon.cli.arguments.groups import OptionGroup
+from antiphon.cli.arguments.model_options import model_option
 from antiphon.cli.sound import speak, transcribe
+from antiphon.cli.terminal.files import check_writable
+from antiphon.errors import UsageError
 
 CHAT_MODEL = "qwen2.5-coder-0.5b"
 TRANSCRIPTION_MODEL = transcribe.DEFAULT_MODEL
 SPEECH_MODEL = speak.DEFAULT_MODEL
-INSTRUCTIONS = (
-    "You are a helpful assistant in a spoken conversation. Answer in one or two short sentences of plain words, "
-    "without lists, code or markup."
-)
 
 
-class Detection(StrEnum):
-    SEMANTIC_VAD = "semantic_vad"
-    SERVER_VAD = "server_vad"
+class TurnOptions(OptionGroup):
+    """Where sound comes from and goes to, and what ends a turn."""
+
+    input_: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", "-i", metavar="FILE", help="Say this recording, in real time, instead of using the microphone."
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the conversation (WAV: you left, answers right) instead of playing the answers.",
+        ),
+    ] = None
+    push_to_talk: Annotated[
+        bool, typer.Option("--push-to-talk", help="Enter begins and ends your turns. A recording is one turn.")
+    ] = False
+    turn_detection: Annotated[
+        Literal["semantic_vad", "server_vad"] | None,
+        typer.Option(
+            help="semantic_vad (the default): a model decides whether you have finished; server_vad: half a second of "
+            "silence ends your turn."
+        ),
+    ] = None
+    eagerness: Annotated[
+        Literal["low", "medium", "high", "auto"] | None,
+        typer.Option(help="Longest wait of semantic_vad: low 8 s, medium 4 s, high 2 s; auto (the default) is medium."),
+    ] = None
+
+    def check(self) -> None:
+        """Reject options that do not go together, and an output that cannot be written."""
+        if self.push_to_talk and (self.turn_detection or self.eagerness):
+            raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
+        if self.eagerness and self.turn_detection == "server_vad":
+            raise UsageError("--eagerness is for --turn-detection semantic_vad")
+        if self.output is not None:
+            if self.output.suffix.lower() != ".wav":
+                raise UsageError(f"--output writes a WAV file; end {self.output.name} in .wav")
+            check_writable(self.output)
 
 
-class EagernessName(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    AUTO = "auto"
+class VoiceOptions(OptionGroup):
+    """The models, and how they answer."""
 
-
-Input = Annotated[
-    Path | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="FILE",
-        help="Say this recording, in real time, instead of using the microphone.",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the conversation (WAV: you left, answers right) instead of playing the answers.",
-        show_default=False,
-    ),
-]
-PushToTalk = Annotated[
-    bool, typer.Option("--push-to-talk", help="Enter begins and ends your turns. A recording is one turn.")
-]
-TurnDetection = Annotated[
-    Detection | None,
-    typer.Option(
-        "--turn-detection",
-        help="semantic_vad (the default): a model decides whether you have finished; server_vad: half a second of "
-        "silence ends your turn.",
-        show_default=False,
-    ),
-]
-Eagerness = Annotated[
-    EagernessName | None,
-    typer.Option(
-        "--eagerness",
-        help="Longest wait of semantic_vad: low 8 s, medium 4 s, high 2 s; auto (the default) is medium.",
-        show_default=False,
-    ),
-]
-
-
-def _model(option: str, help_: str) -> typer.models.OptionInfo:
-    made: typer.models.OptionInfo = typer.Option(
-        option, metavar="MODEL", help=help_, autocompletion=complete_model, show_default=False
+    model: Annotated[str | None, model_option("--model", f"Chat model. Default: {CHAT_MODEL}, or the server's.")] = None
+    transcription_model: Annotated[
+        str | None,
+        model_option("--transcription-model", f"Transcription model. Default: {TRANSCRIPTION_MODEL}, or the server's."),
+    ] = None
+    speech_model: Annotated[str | None, model_option("--speech-model", f"Speech model. Default: {SPEECH_MODEL}.")] = (
+        None
     )
-    return made
-
-
-ChatModel = Annotated[str | None, _model("--model", f"Chat model. Default: {CHAT_MODEL}, or the server's.")]
-TranscriptionModel = Annotated[
-    str | None,
-    _model("--transcription-model", f"Transcription model. Default: {TRANSCRIPTION_MODEL}, or the server's."),
-]
-SpeechModel = Annotated[str | None, _model("--speech-model", f"Speech model. Default: {SPEECH_MODEL}.")]
-Voice = Annotated[str | None, typer.Option("--voice", help="Voice of the answers.", show_default=False)]
-Instructions = Annotated[
-    str | None,
-    typer.Option(
-        "--instructions", help="System message. Default: one that asks for short answers.", show_default=False
-    ),
-]
-Language = Annotated[
-    str | None, typer.Option("--language", help="Language you speak; detected if omitted.", show_default=False)
-]
-Waterfall = Annotated[bool, typer.Option("--waterfall", "--verbose", help="Show where the time of each turn went.")]
+    voice: Annotated[str | None, typer.Option(help="Voice of the answers.")] = None
+    instructions: Annotated[
+        str | None, typer.Option(help="System message. Default: one that asks for short answers.")
+    ] = None
+    language: Annotated[str | None, typer.Option(help="Language you speak; detected if omitted.")] = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from antiphon.cli.terminal.sizes import size_text
 from antiphon.weights.catalog.fetch import FetchProgress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -28,14 +29,6 @@ def fetch_progress() -> Iterator[ProgressCallback]:
         yield reporter
     finally:
         reporter.close()
-
-
-def size_text(size: float) -> str:
-    """A number of bytes in the largest unit that leaves at least 1 before the point: `912 B`, `1.2 MB`."""
-    for unit, bytes_of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= bytes_of:
-            return f"{size / bytes_of:,.1f} {unit}"
-    return f"{size:,.0f} B"
 
 
 def time_left_text(seconds: float | None) -> str:

@@ -22,6 +22,15 @@ def check_writable(path: Path) -> None:
         raise InvalidRequestError(f"cannot write {path}: permission denied")
 
 
+def read_text(path: Path, failure: str | None = None) -> str:
+    """Read a file of text; `failure` says what cannot be read, instead of the path."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidRequestError(f"{failure or f'cannot read {path}'}: {reason}") from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file; what it had before is lost even if writing fails."""
     try:

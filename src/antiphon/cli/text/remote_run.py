@@ -1,4 +1,4 @@
-"""`antiphon run` and `antiphon chat` with a running server."""
+"""`antiphon run` with a running server."""
 
 from __future__ import annotations
 
@@ -8,36 +8,32 @@ from typing import Any
 
 import typer
 
-from antiphon.cli.arguments import shared as options
+from antiphon.cli.arguments import answer_options
+from antiphon.cli.chat.state import ChatState
 from antiphon.cli.chat_models.remote import CANCELLED, RemoteAnswer, RemoteModel
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client
 from antiphon.cli.remote.given import Given
 from antiphon.errors import AntiphonError, UsageError
 
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "stop",
-    "speculate",
-)
-FORMS = ("json_schema", "regex", "choice")
-RUN_OPTIONS = ("model", "prompt", "max_tokens", "n", "system", "raw", *SAMPLING, *FORMS)
-CHAT_OPTIONS = ("model", "max_tokens", "system", "stats", *SAMPLING)
+#: Options that apply to a server too; the others concern a model that is loaded here.
+REMOTE = (
+    "model", "prompt", "max_tokens", "n", "system", "raw", "seed", "stop", "speculate",
+    *answer_options.Sampling.names(), *answer_options.AnswerForm.names(),
+)  # fmt: skip
 
 
-def run_remotely(context: typer.Context, server: ServerAddress, text: str, settings: Mapping[str, Any]) -> None:
-    """`antiphon run`: one prompt, its answer streamed. Settings that the user did not give are the server's."""
+def run_remotely(
+    context: typer.Context,
+    server: ServerAddress,
+    text: str,
+    form: answer_options.AnswerForm,
+    settings: Mapping[str, Any],
+) -> None:
+    """Stream the answer to one prompt. Settings that the user did not give are the server's."""
     given = Given.of(context)
-    given.allow(RUN_OPTIONS, server)
-    values = given.every
-    fields = _form(values["json_schema"], values["regex"], values["choice"])
+    given.allow(REMOTE, server)
+    values, fields = given.every, _fields(form)
     if values["n"] != 1:
         fields["n"] = values["n"]
     model = RemoteModel(Client(server), values["model"])
@@ -46,8 +42,7 @@ def run_remotely(context: typer.Context, server: ServerAddress, text: str, setti
             raise UsageError("--system needs a chat template, which --raw turns off; remove one of them")
         answer = model.complete(text, settings, **fields)
     else:
-        system = [{"role": "system", "content": values["system"]}] if values["system"] else []
-        answer = model.answer([*system, {"role": "user", "content": text}], settings, **fields)
+        answer = model.answer(ChatState(values["system"]).prompt(text), settings, **fields)
     _print_samples(answer, values["n"])
     stats = answer.stats()
     print(stats.line(), file=sys.stderr)
@@ -55,18 +50,17 @@ def run_remotely(context: typer.Context, server: ServerAddress, text: str, setti
         raise typer.Exit(130)
 
 
-def _form(json_schema: str | None, regex: str | None, choice: list[str] | None) -> dict[str, Any]:
-    """The fields that ask for an answer of a given form. JSON schemas are standard, the others are ours and vLLM's."""
-    flags = {"--json-schema": json_schema, "--regex": regex, "--choice": choice}
-    given = [flag for flag, value in flags.items() if value]
+def _fields(form: answer_options.AnswerForm) -> dict[str, Any]:
+    """Return the fields that ask for a form. JSON schemas are standard, the others are ours and vLLM's."""
+    given = [f"--{name.replace('_', '-')}" for name, value in vars(form).items() if value]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other: an answer has one form")
-    if json_schema:
-        named = {"name": "answer", "schema": options.schema_of(json_schema), "strict": True}
+    if form.json_schema:
+        named = {"name": "answer", "schema": form.schema(), "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
-    if regex:
-        return {"guided_regex": regex}
-    return {"guided_choice": choice} if choice else {}
+    if form.regex:
+        return {"guided_regex": form.regex}
+    return {"guided_choice": form.choice} if form.choice else {}
 
 
 def _print_samples(answer: RemoteAnswer, count: int) -> None:
@@ -87,10 +81,3 @@ def _print_samples(answer: RemoteAnswer, count: int) -> None:
     print(flush=True)  # before the figures on standard error
     for pieces in later.values():
         print("".join(pieces), flush=True)
-
-
-def remote_model(context: typer.Context, server: ServerAddress) -> RemoteModel:
-    """The model that `antiphon chat` was called with."""
-    given = Given.of(context)
-    given.allow(CHAT_OPTIONS, server)
-    return RemoteModel(Client(server), given.every["model"])

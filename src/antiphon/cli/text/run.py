@@ -1,164 +1,88 @@
-"""`antiphon run` and `antiphon chat`: text from a model, in the terminal."""
+"""`antiphon run`: one prompt answered."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.arguments import shared as options
-from antiphon.cli.remote.address import chosen_server
+from antiphon.cli.arguments import answer_options, model_options
+from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.terminal.files import read_stdin
 from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
+    from antiphon.runtime.frontend.streams import Stream
     from antiphon.runtime.loading.loading import LoadedModel
 
 
 def run(
     context: typer.Context,
-    model: options.ModelArgument,
+    model: model_options.ModelArgument,
     prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help="Prompt; standard input if omitted or '-'.", show_default=False),
+        str | None, typer.Argument(metavar="PROMPT", help="Prompt; standard input if omitted or '-'.")
     ] = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    top_k: options.TopK = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.Repetition = None,
-    presence_penalty: options.Presence = None,
-    frequency_penalty: options.Frequency = None,
-    seed: options.SampleSeed = None,
-    max_tokens: options.MaxTokens = 256,
-    stop: options.Stop = None,
-    n: Annotated[int, typer.Option("--n", help="Number of answers.", min=1)] = 1,
-    system: options.System = None,
-    raw: options.Raw = False,
-    json_schema: options.JsonSchema = None,
-    regex: options.Regex = None,
-    choice: options.Choice = None,
-    device: options.Device = "auto",
-    kv_memory: options.KVMemory = None,
-    kv_type: options.KVType = None,
-    no_repack: options.NoRepack = False,
-    quantize: options.Quantize = None,
-    speculate: options.RemoteSpeculate = None,
-    adapter: options.Adapter = None,
-    trace: options.Trace = None,
-    profile: options.Profile = False,
-    no_record: options.NoRecord = False,
-    offline: options.Offline = False,
-    base_url: options.BaseURL = None,
-    api_key_file: options.ApiKeyFile = None,
-    local: options.Local = False,
+    *,
+    sampling: answer_options.Sampling,
+    seed: answer_options.AnswerSeed = None,
+    max_tokens: answer_options.MaxTokens = 256,
+    stop: answer_options.Stop = None,
+    n: Annotated[int, typer.Option(help="Number of answers.", min=1)] = 1,
+    system: answer_options.System = None,
+    raw: answer_options.Raw = False,
+    form: answer_options.AnswerForm,
+    engine: model_options.EngineOptions,
+    speculate: model_options.RemoteSpeculate = None,
+    adapter: model_options.Adapter = None,
+    steps: model_options.StepOptions,
+    offline: model_options.Offline = False,
+    remote: ServerOptions,
 ) -> None:
     """Answer one prompt. Text streams to stdout, timings to stderr."""
-    server = chosen_server(base_url, api_key_file, local)
+    server = remote.server()
     if server is None:
-        options.check_speculate(speculate)
+        model_options.check_speculate(speculate)
     text = _prompt_text(prompt)
-    settings = options.sampling_settings(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        seed=seed,
-        max_tokens=max_tokens,
-        stop=stop,
-        speculate=None if server is None else speculate,
-    )
+    given = dict(vars(sampling), seed=seed, max_tokens=max_tokens, stop=stop)
+    settings = answer_options.sampling_settings(**given, speculate=None if server is None else speculate)
     if server is not None:
         from antiphon.cli.text.remote_run import run_remotely
 
-        run_remotely(context, server, text, settings)
+        run_remotely(context, server, text, form, settings)
         return
-    grammar = options.grammar_of(json_schema, regex, choice)
-    from antiphon.cli.local.session import adapted_name, engine_for, load, print_stream, report_line
+    grammar = form.grammar()
+    from antiphon.cli.local.session import load
 
-    loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
+    loaded = load(model, offline, engine.no_repack, engine.quantize, task="generate", device=engine.device)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
-    recorded: dict[str, Any] = dict(record=not no_record, record_requests=trace is not None)
-    with engine_for(loaded, kv_memory, kv_type, speculate=speculate, **recorded) as engine:
+    _answer(loaded, prompt_ids, settings, engine, steps, adapter, speculate=speculate, n=n, grammar=grammar)
+
+
+def _answer(
+    loaded: LoadedModel,
+    prompt_ids: list[int],
+    settings: dict[str, Any],
+    engine_options: model_options.EngineOptions,
+    steps: model_options.StepOptions,
+    adapter: Path | None,
+    *,
+    speculate: str | None,
+    **request: Any,
+) -> None:
+    """Print the answers of a model in this process, and what each cost."""
+    from antiphon.cli.local.session import adapted_name, engine_for
+
+    options = dict(vars(steps), speculate=speculate)
+    with engine_for(loaded, engine_options.kv_memory, engine_options.kv_type, **options) as engine:
         name = adapted_name(engine, loaded, adapter)
-        if profile:
-            engine.start_profile()
-        params = loaded.sampling.params(**settings)
-        streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar, model=name)
+        streams = engine.stream_samples(prompt_ids, loaded.sampling.params(**settings), model=name, **request)
         for stream in streams:
-            print_stream(stream)
-            print(f"{report_line(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
-        if trace is not None:
-            engine.write_trace(trace)
-        if profile:
-            print("\n".join(engine.profile_lines()), file=sys.stderr)
+            _print_stream(stream)
+            print(f"{_report(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
     if any(stream.completion().finish_reason == "cancelled" for stream in streams):
         raise typer.Exit(130)
-
-
-def chat(
-    context: typer.Context,
-    model: options.ModelArgument,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    top_k: options.TopK = None,
-    min_p: options.MinP = None,
-    repetition_penalty: options.Repetition = None,
-    seed: options.SampleSeed = None,
-    max_tokens: options.MaxTokens = 1024,
-    system: options.System = None,
-    stats: Annotated[bool, typer.Option("--stats", help="Show the speed and the seed after each answer.")] = False,
-    device: options.Device = "auto",
-    kv_memory: options.KVMemory = None,
-    kv_type: options.KVType = None,
-    no_repack: options.NoRepack = False,
-    quantize: options.Quantize = None,
-    speculate: options.RemoteSpeculate = None,
-    adapter: options.Adapter = None,
-    no_record: options.NoRecord = False,
-    offline: options.Offline = False,
-    base_url: options.BaseURL = None,
-    api_key_file: options.ApiKeyFile = None,
-    local: options.Local = False,
-) -> None:
-    """Chat with a model in the terminal. /help lists the commands."""
-    server = chosen_server(base_url, api_key_file, local)
-    if server is None:
-        options.check_speculate(speculate)
-    settings = options.sampling_settings(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-        max_tokens=max_tokens,
-        speculate=None if server is None else speculate,
-    )
-    from antiphon.cli.chat.loop import converse
-    from antiphon.cli.chat.state import ChatState
-
-    state = ChatState(system, settings, shows_stats=stats)
-    if server is not None:
-        from antiphon.cli.text.remote_run import remote_model
-
-        remote = remote_model(context, server)
-        print(f"{remote.name} at {server.url}", file=sys.stderr)
-        converse(remote, state)
-        return
-    from antiphon.cli.local.session import adapted_name, engine_for, load
-
-    loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
-    from antiphon.cli.chat_models.embedded import EmbeddedModel
-
-    EmbeddedModel.check(loaded)
-    print(f"{loaded.name}: {loaded.sampling.describe(settings)}", file=sys.stderr)
-    with engine_for(loaded, kv_memory, kv_type, speculate=speculate, record=not no_record) as engine:
-        converse(EmbeddedModel(engine, loaded, adapted_name(engine, loaded, adapter)), state)
 
 
 def _prompt_text(prompt: str | None) -> str:
@@ -181,3 +105,24 @@ def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -
             raise UsageError("--system needs a chat template, which --raw and base models do not use")
         return encode_prompt(loaded, text)
     return encode_prompt(loaded, ChatState(system).prompt(text))
+
+
+def _print_stream(stream: Stream) -> None:
+    """Print the text as it is generated; Ctrl-C stops the answer and keeps the text so far."""
+    try:
+        for delta in stream:
+            print(delta.text, end="", flush=True)
+    except KeyboardInterrupt:
+        stream.cancel()
+        for _ in stream:
+            pass
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    print(flush=True)  # before the figures on standard error
+
+
+def _report(loaded: LoadedModel, stream: Stream) -> str:
+    """Return what an answer that has ended cost, in one line."""
+    from antiphon.cli.chat_models.embedded import stats_of
+
+    stats = stats_of(stream)
+    return stats.line(f", {stats.tokens_per_second * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read")
