@@ -18,11 +18,14 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import httpx
 
@@ -30,13 +33,13 @@ from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
-from antiphon.bench.process import ServerProcess, antiphon_server
 from antiphon.bench.serve_bench import run_loop
 from antiphon.runtime.activity.report import ActivityReport
 from antiphon.runtime.activity.reporter import encode
 from antiphon.runtime.activity.sample import ActivitySampler
 from antiphon.server.serving.setup.run_file import local_servers
 from engine_overhead import free_core
+from support.programs.server_process import ServerProcess, antiphon_server
 
 LOWEST_TOKEN, HIGHEST_TOKEN = 100, 20_000
 FIGURES = (

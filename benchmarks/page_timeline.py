@@ -11,11 +11,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from playwright.sync_api import sync_playwright
 
-from antiphon.bench.process import antiphon_server
 from antiphon.server.serving.setup.run_file import local_servers
+from support.programs.server_process import antiphon_server
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FILL = """async (count) => {

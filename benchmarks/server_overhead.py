@@ -17,18 +17,22 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
-from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
 from antiphon.bench.serve_bench import run_loop
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel, load_model
+from support.programs.server_process import ServerProcess, antiphon_server, cpu_seconds
 
 MAX_CPU_MICROSECONDS = 60.0
 MAX_STEP_RATIO = 1.05

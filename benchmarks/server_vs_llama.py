@@ -13,21 +13,24 @@ from __future__ import annotations
 import argparse
 import socket
 import statistics
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.load.words import find_counter, sized_texts
-from antiphon.bench.process import ServerProcess, antiphon_server, started_server
 from antiphon.bench.serve_bench import run_loop
 from antiphon.bench.summary import summarize
 from antiphon.weights.catalog.resolve import resolve
+from support.programs.server_process import ServerProcess, antiphon_server, started_server
 
 LEAST_SPEED_UP = 3.0
 SPARE_TOKENS = 64  # of a slot's context, beyond prompt and answer

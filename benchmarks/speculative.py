@@ -40,8 +40,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from antiphon import Engine, SamplingParams
-from antiphon.bench.process import started_server
 from antiphon.engine.speculation.acceptance import Acceptance
 from antiphon.engine.speculation.drafting import Draft, Drafting
 from antiphon.engine.speculation.passes import MOST_PASSES
@@ -50,6 +51,7 @@ from antiphon.ops.threads import machine_threads
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.resolve import resolve
 from speculation.prompts import TASKS, Task
+from support.programs.server_process import started_server
 
 MODES = ("off", "ngram", "oracle")
 DRAFT_MODES = ("draft", "ceiling")

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.process import ServerProcess, antiphon_server, started_server
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from antiphon.weights.catalog.resolve import resolve
+from support.programs.server_process import ServerProcess, antiphon_server, started_server
 
 MODELS = ["qwen2.5-coder-0.5b", "smollm2-135m", "tinyllama-1.1b"]
 MAX_TOKENS = 96

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from antiphon.bench.percentiles import percentile
+import numpy as np
+
 from conversation import protocol
 from conversation.scenes import Figures
 
@@ -25,8 +26,7 @@ MARKS = {
 def spread(values: Sequence[float]) -> str:
     if not values:
         return "none"
-    ordered = sorted(values)
-    return f"p50 {percentile(ordered, 50):.2f} s, p95 {percentile(ordered, 95):.2f} s ({len(values)})"
+    return f"p50 {np.percentile(values, 50):.2f} s, p95 {np.percentile(values, 95):.2f} s ({len(values)})"
 
 
 def rows(figures: Figures) -> list[tuple[str, str]]:
@@ -52,7 +52,7 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
         made.append(
             (
                 "interruption, from onset to silence",
-                f"p50 {1000 * percentile(times, 50):.0f} ms, longest {1000 * times[-1]:.0f} ms ({len(times)})",
+                f"p50 {1000 * statistics.median(times):.0f} ms, longest {1000 * times[-1]:.0f} ms ({len(times)})",
             )
         )
     if figures.crowd:

@@ -15,19 +15,22 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 import numpy as np
 import torch
 
 from antiphon import Engine
 from antiphon.audio.samples import SPEECH_RATE
-from antiphon.bench.random_models.random_encoders import random_bert, random_whisper
 from antiphon.engine.telemetry import StepRecord
 from antiphon.ops import Device
+from support.models.random_encoders import random_bert, random_whisper
 
 SECTIONS = ("whisper", "embedding")
 

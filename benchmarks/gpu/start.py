@@ -21,10 +21,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 import torch
 
-from antiphon.bench.random_models.random_files import write_random_model
 from antiphon.bench.random_models.random_model import SHAPES
+from support.models.random_files import write_random_model
 
 PROMPT_TOKENS = 512
 #: Of the process that is timed; the arguments are the model, the device and the time at which it was started.

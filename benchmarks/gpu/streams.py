@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,19 +21,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 import torch
 
 from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.generator import LoadTarget, put_load
 from antiphon.bench.load.http_stream import HttpClient
 from antiphon.bench.load.openai_stream import Endpoint, Job
-from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
-from antiphon.bench.random_models.random_files import write_random_model
 from antiphon.bench.random_models.random_model import SHAPES
 from antiphon.bench.serve_bench import run_loop
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
+from support.models.random_files import write_random_model
+from support.programs.server_process import ServerProcess, antiphon_server, cpu_seconds
 
 TEMPERATURE = 0.6
 LOWEST_TOKEN, HIGHEST_TOKEN = 100, 1000

@@ -15,15 +15,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 import torch
 from torch import Tensor
 
-from antiphon.bench.random_models.random_voice import VOICE_SHAPES, random_utterance, random_voice
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy
@@ -37,6 +39,7 @@ from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.ops import Device
 from antiphon.runtime.loading.weight_forms import PRECISIONS, WeightOptions
 from antiphon.runtime.slots.synthesis import DEVICE_STEP_TOKENS, STEP_TOKENS
+from support.models.random_voice import VOICE_SHAPES, random_utterance, random_voice
 
 #: The stage from which speech follows from durations and pitch that are given, by shape.
 GIVEN_STAGE = {"hibari-6m": "decoder", "kokoro-82m": "source"}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from antiphon.bench.load.records import MeasuredRequest
-from antiphon.bench.percentiles import PERCENTILES
 from antiphon.bench.series import (
     MAX_EXACT,
+    PERCENTILES,
     Bins,
     Curve,
     Series,
@@ -68,14 +68,6 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     assert curve([]) is curve([math.nan, math.inf]) is None
     kept = curve([3.0, math.nan, 1.0, -math.inf])
     assert kept is not None and kept.ms == [1.0, 3.0]
-
-
-def test_the_share_within_a_time_is_the_inverse() -> None:
-    kept = curve([10.0, 20.0, 40.0, 40.0, 80.0])
-    assert kept is not None
-    assert [kept.share_within(ms) for ms in (5, 10, 15, 20, 60, 80, 90)] == [0, 0, 0.125, 0.25, 0.875, 1, 1]
-    one = curve([7.0])
-    assert one is not None and (one.share_within(6.9), one.share_within(7.0), one.at(0.5)) == (0.0, 1.0, 7.0)
 
 
 def test_tokens_over_time_are_all_tokens_of_whole_answers() -> None:

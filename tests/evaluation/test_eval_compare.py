@@ -10,9 +10,10 @@ import pytest
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.compare import compare, comparison_table
+from antiphon.evaluation.metrics.statistics import mean
 from antiphon.evaluation.results import metrics_of, read_result, result_of, result_table
 from antiphon.evaluation.run import TaskRun
-from antiphon.evaluation.task import ItemResult, mean, ratio
+from antiphon.evaluation.task import ItemResult, ratio
 from antiphon.evaluation.tasks.choice import Choice
 from antiphon.evaluation.tasks.perplexity import Perplexity
 

@@ -26,7 +26,7 @@ def results(task: Generation) -> list[ItemResult]:
 
 def value(task: Generation, name: str) -> float:
     (metric,) = (metric for metric in task.metrics if metric.name == name)
-    return metric.value(results(task))
+    return metric.statistic(metric.rows(results(task)))
 
 
 def test_bleu_and_chrf_are_those_of_the_whole() -> None:

@@ -14,7 +14,7 @@ import httpx
 import orjson
 import pytest
 
-from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads
+from support.programs.server_process import ServerProcess, antiphon_server, num_open_files, num_threads
 from support.server.serve_command import ServeCommand
 
 MODEL = "tiny-chat"

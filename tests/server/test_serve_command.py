@@ -16,9 +16,9 @@ import httpx
 import openai
 import pytest
 
-from antiphon.bench.process import ServerProcess, started_server
 from support.programs.command_line import PROGRAM
 from support.programs.forks import ENGINE_MODULES, template
+from support.programs.server_process import ServerProcess, started_server
 from support.programs.terminal import Terminal
 from support.server.serve_command import ServeCommand
 from support.waiting import wait_until

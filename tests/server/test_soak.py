@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
+from support.programs.server_process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
 from support.server.livez import polled
 from support.soak import hostile_clients, sound_clients, text_clients
 from support.soak.crowd import KINDS, Crowd

@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from antiphon.bench.process import resident_bytes
 from antiphon.errors import AntiphonError
+from support.programs.server_process import resident_bytes
 
 SEEDS = Path(__file__).parent.parent / "fuzz" / "seeds"
 #: Examples of one target: in the fast suite, and in a soak.

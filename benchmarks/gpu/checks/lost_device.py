@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from antiphon.bench.process import ServerProcess, antiphon_server
-from antiphon.bench.random_models.random_files import write_random_model
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+
 from antiphon.errors import AntiphonError
 from checks.outcome import Outcome, Subject
 from checks.schemas import SMALL
+from support.models.random_files import write_random_model
+from support.programs.server_process import ServerProcess, antiphon_server
 
 EMBEDDED, SERVED = "a lost device, embedded", "a lost device, served"
 PLANTED, INNOCENT = [201], [5, 6, 7]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
 import torch
 
-from antiphon.bench.process import resident_bytes
 from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.ops import Device
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from checks.outcome import Outcome, Subject
+from support.programs.server_process import resident_bytes
 
 NAME = "memory after unloading"
 #: Of the first time, for libraries (workspaces of cuBLAS, 64 MiB) and the code of kernels; and between one time and the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.random_models.random_files import write_random_model
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
+
 from antiphon.bench.random_models.random_model import SHAPES
 from antiphon.engine.request import FinishReason
 from antiphon.engine.sampling_params import SamplingParams
@@ -18,6 +20,7 @@ from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.text.grammar_spec import GrammarSpec
 from checks.outcome import Outcome, Subject
+from support.models.random_files import write_random_model
 
 NAME = "JSON schemas beside free answers"
 COUNT = 8

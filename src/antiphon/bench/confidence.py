@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
-from collections.abc import Callable
 from itertools import pairwise
 
-from antiphon.bench.percentiles import percentile
+import numpy as np
+from numpy.typing import NDArray
+
 from antiphon.bench.series import Curve
 
 NUM_DRAWS = 2000
@@ -27,19 +27,22 @@ def ratio_interval(before: Curve, after: Curve, part: str) -> tuple[float, float
     count, share = min(before.count, after.count), _share(part)
     if count < MIN_COUNT or (1 - share) * (count + 1) < 1:
         return None
-    source = random.Random(f"{part} {before.count} {after.count}")
-    draws = _drawer(before, part, source), _drawer(after, part, source)
-    ratios = sorted(two / one for one, two in ((draws[0](), draws[1]()) for _ in range(NUM_DRAWS)) if one > 0)
-    return (percentile(ratios, 2.5), percentile(ratios, 97.5)) if ratios else None
+    source = np.random.default_rng([before.count, after.count, round(1000 * share)])
+    one, two = _draws(before, part, source), _draws(after, part, source)
+    ratios = two[one > 0] / one[one > 0]
+    if not len(ratios):
+        return None
+    low, high = np.percentile(ratios, (2.5, 97.5))
+    return float(low), float(high)
 
 
-def _drawer(values: Curve, part: str, source: random.Random) -> Callable[[], float]:
+def _draws(values: Curve, part: str, source: np.random.Generator) -> NDArray[np.float64]:
     if part == "mean":
         mean, deviation = _moments(values)
-        return lambda: source.gauss(mean, deviation / math.sqrt(values.count))
+        return source.normal(mean, deviation / math.sqrt(values.count), NUM_DRAWS)
     share = _share(part)
-    alpha, beta = share * (values.count + 1), (1 - share) * (values.count + 1)
-    return lambda: values.at(source.betavariate(alpha, beta))
+    shares = source.beta(share * (values.count + 1), (1 - share) * (values.count + 1), NUM_DRAWS)
+    return np.interp(shares * (values.count - 1), values.ranks, values.ms)
 
 
 def _share(part: str) -> float:

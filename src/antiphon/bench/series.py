@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 
-from antiphon.bench.load.records import MeasuredRequest
-from antiphon.bench.percentiles import PERCENTILES
+from antiphon.bench.load.records import MeasuredRequest, latencies
 
-#: Up to so many values are all kept.
+#: Percentiles that every distribution of a result has.
+PERCENTILES = (50, 90, 95, 99)
+#: Maximum number of values that are all kept.
 MAX_EXACT = 400
 #: Of more values: so many at equal distances, and so many for each tenth of the rest near the largest.
 NUM_EVEN, PER_DECADE = 201, 8
@@ -48,26 +49,7 @@ class Curve(msgspec.Struct, frozen=True):
 
     def at(self, share: float) -> float:
         """The value that this part of all values does not exceed."""
-        position = share * (self.count - 1)
-        above = min(bisect_left(self.ranks, position), len(self.ranks) - 1)
-        below = max(0, above - 1)
-        distance = self.ranks[above] - self.ranks[below]
-        return self.ms[below] + (self.ms[above] - self.ms[below]) * (
-            (position - self.ranks[below]) / distance if distance else 0.0
-        )
-
-    def share_within(self, ms: float) -> float:
-        """The part of the values up to this one, interpolated as it is drawn."""
-        if ms < self.ms[0]:
-            return 0.0
-        if ms >= self.ms[-1]:
-            return 1.0
-        above = bisect_left(self.ms, ms)
-        shares = self.shares
-        if self.ms[above] == ms or above == 0:
-            return shares[above]
-        part = (ms - self.ms[above - 1]) / (self.ms[above] - self.ms[above - 1])
-        return shares[above - 1] + (shares[above] - shares[above - 1]) * part
+        return float(np.interp(share * (self.count - 1), self.ranks, self.ms))
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -120,22 +102,16 @@ def kept_ranks(count: int) -> list[int]:
     return sorted(kept)
 
 
-def latency_curves(whole: Sequence[MeasuredRequest]) -> dict[str, Curve]:
-    """By the names of the summary's latencies; one without values is left out."""
-    seconds = {
-        "ttft": [record.time_to_first_token for record in whole],
-        "tpot": [value for record in whole if (value := record.time_per_output_token) is not None],
-        "itl": [gap for record in whole for gap in record.inter_token_gaps()],
-        "chunk_gap": [gap for record in whole for gap in record.chunk_gaps()],
-        "e2e": [record.end_to_end for record in whole],
-    }
+def curves_ms(seconds: Mapping[str, Iterable[float]]) -> dict[str, Curve]:
+    """Curves by name; names without values are left out."""
     made = {name: curve(value * 1e3 for value in values) for name, values in seconds.items()}
     return {name: found for name, found in made.items() if found is not None}
 
 
 def run_series(records: Sequence[MeasuredRequest]) -> Series:
     """Latencies and tokens are those of whole answers, requests in flight are all."""
-    return Series(latency_curves([record for record in records if record.error is None]), request_timeline(records))
+    whole = [record for record in records if record.error is None]
+    return Series(curves_ms(latencies(whole)), request_timeline(records))
 
 
 def request_timeline(records: Sequence[MeasuredRequest]) -> Timeline | None:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.objectives import Objectives
-from antiphon.bench.load.records import MeasuredRequest
-from antiphon.bench.percentiles import PERCENTILES, percentile
+from antiphon.bench.load.records import MeasuredRequest, latencies
+from antiphon.bench.series import PERCENTILES
 
 NUM_BINS = 24
 
@@ -18,19 +20,13 @@ def distribution(seconds: Sequence[float]) -> dict[str, Any] | None:
     """Milliseconds; None if there are no values."""
     if not seconds:
         return None
-    values = sorted(value * 1e3 for value in seconds)
+    values = np.sort(seconds) * 1e3
+    low, high = float(values[0]), float(values[-1])
     figures: dict[str, Any] = {"count": len(values), "mean": math.fsum(values) / len(values)}
-    figures |= {f"p{percent}": percentile(values, percent) for percent in PERCENTILES}
-    return figures | {"min": values[0], "max": values[-1], "histogram": histogram(values)}
-
-
-def histogram(ordered: Sequence[float]) -> list[int]:
-    """Counts in equal bins from the smallest value to the largest."""
-    counts = [0] * NUM_BINS
-    low, width = ordered[0], (ordered[-1] - ordered[0]) / NUM_BINS
-    for value in ordered:
-        counts[min(NUM_BINS - 1, int((value - low) / width)) if width > 0 else 0] += 1
-    return counts
+    percentiles = np.percentile(values, PERCENTILES).tolist()
+    figures |= {f"p{percent}": value for percent, value in zip(PERCENTILES, percentiles, strict=True)}
+    counts, _ = np.histogram(values, NUM_BINS, (low, high if high > low else low + 1))
+    return figures | {"min": low, "max": high, "histogram": counts.tolist()}
 
 
 def measures(record: MeasuredRequest) -> dict[str, float | None]:
@@ -49,7 +45,6 @@ def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[
     seconds = result.seconds
     output = sum(record.num_output_tokens for record in whole)
     prompt = sum(record.prompt_tokens or 0 for record in whole)
-    per_token = [value for record in whole if (value := record.time_per_output_token) is not None]
     figures: dict[str, Any] = {
         "seconds": seconds,
         "completed": len(whole),
@@ -65,19 +60,13 @@ def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[
         "chunks": sum(record.num_chunks for record in whole),
         "output_tokens_per_second": output / seconds,
         "total_tokens_per_second": (prompt + output) / seconds,
-        "latency_ms": {
-            "ttft": distribution([record.time_to_first_token for record in whole]),
-            "tpot": distribution(per_token),
-            "itl": distribution([gap for record in whole for gap in record.inter_token_gaps()]),
-            "chunk_gap": distribution([gap for record in whole for gap in record.chunk_gaps()]),
-            "e2e": distribution([record.end_to_end for record in whole]),
-        },
+        "latency_ms": {name: distribution(values) for name, values in latencies(whole).items()},
         "goodput": None,
         "errors": errors_by_kind(result.records),
         "tool": {
             "cpu_share": result.cpu_seconds / seconds,
             "cpu_us_per_token": result.cpu_seconds / output * 1e6 if output else None,
-            "late_ms_p99": percentile(sorted((record.started - record.due) * 1e3 for record in result.records), 99),
+            "late_ms_p99": float(np.percentile([(record.started - record.due) * 1e3 for record in result.records], 99)),
         },
     }
     if objectives is not None:

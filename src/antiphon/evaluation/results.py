@@ -11,9 +11,9 @@ from typing import Any
 from antiphon.bench.result_files import FORMAT, origin, read_json
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
-from antiphon.evaluation.metrics.statistics import bootstrap_interval
+from antiphon.evaluation.metrics.statistics import bootstrap_interval, mean
 from antiphon.evaluation.run import TaskRun
-from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, mean
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric
 
 KIND = "eval"
 #: An interval of fewer items would say nothing.

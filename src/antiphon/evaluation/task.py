@@ -15,22 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.items import Line, lines_of, read_lines, sample_text
+from antiphon.evaluation.metrics.statistics import Rows, mean
 from antiphon.evaluation.subject import Subject
 
-#: [items, numbers of an item]
-Rows = NDArray[np.float64]
 Work = TypeVar("Work")
 #: What an item contributes to a metric: a number or several.
 Value = float | Sequence[float]
-
-
-def mean(rows: Rows) -> float:
-    """The mean of the items' numbers."""
-    return float(rows.mean()) if rows.size else math.nan
 
 
 def ratio(rows: Rows) -> float:
@@ -56,17 +49,9 @@ class Metric:
     #: A size of the data, such as the number of tokens: it has no interval and is not compared.
     is_count: bool = False
 
-    @property
-    def factor(self) -> float:
-        """From a value to the number that is shown."""
-        return 100.0 if self.unit == "%" else 1.0
-
     def rows(self, items: Sequence[ItemResult]) -> Rows:
         """A row for each item."""
         return np.array([[x for part in self.parts for x in item.numbers(part)] for item in items], dtype=np.float64)
-
-    def value(self, items: Sequence[ItemResult]) -> float:
-        return self.statistic(self.rows(items))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.random_models.random_encoders import BERT_SHAPES, WHISPER_SHAPES, random_bert, random_whisper
 from antiphon.bench.random_models.random_model import RandomCheckpoint, random_model_of
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base.model import Task
 from antiphon.models.registry import build_model
 from antiphon.runtime.frontend.engine import Engine
+from support.models.random_encoders import BERT_SHAPES, WHISPER_SHAPES, random_bert, random_whisper
 
 LAYERS = {"num_hidden_layers": 1, "encoder_layers": 1, "decoder_layers": 1}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.bench.random_models.random_files import write_random_model
 from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
+from support.models.random_files import write_random_model
 
 SMALL = SHAPES["qwen3-0.6b"] | {
     "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 96, "vocab_size": 300, "head_dim": 32,

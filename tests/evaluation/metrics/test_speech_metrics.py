@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import jiwer
 import numpy as np
 import pytest
 
-from antiphon.errors import AudioError, InvalidRequestError, MissingDependencyError
+from antiphon.errors import AudioError, MissingDependencyError
 from antiphon.evaluation.metrics import opinion
 from antiphon.evaluation.metrics.speech import (
     Alignment,
     align_characters,
     align_words,
-    character_error_rate,
     normalizer,
-    word_error_rate,
 )
+from antiphon.evaluation.metrics.statistics import ratio_of_sums
 from support.sound.heard_words import SENTENCES, word_errors
 
 #: openai-whisper and speechmos are only there in `make test-all`.
 BESIDE_OPENAI = pytest.mark.slow
+
+
+def error_rate(
+    align: Callable[[str, str], Alignment], said: list[str], heard: list[str], language: str = "en"
+) -> float:
+    """The rate of a corpus after Whisper's normalisation, as the tasks compute it from their items."""
+    normalize = normalizer(language)
+    found = [align(normalize(one), normalize(other)) for one, other in zip(said, heard, strict=True)]
+    return ratio_of_sums(np.array([(one.errors, one.length) for one in found], dtype=float))
 
 
 def pairs(seed: int) -> tuple[list[str], list[str]]:
@@ -47,29 +56,24 @@ def test_error_rates_are_jiwers(seed: int) -> None:
     said, heard = pairs(seed)
     normalize = EnglishTextNormalizer()
     a, b = [normalize(text) for text in said], [normalize(text) for text in heard]
-    words, characters = word_error_rate(said, heard), character_error_rate(said, heard)
-    assert words.value == pytest.approx(jiwer.wer(a, b), abs=1e-12)
-    assert characters.value == pytest.approx(jiwer.cer(a, b), abs=1e-12)
-    assert words.items == [jiwer.wer(one, two) for one, two in zip(a, b, strict=True)]
-    assert 0 < characters.value < words.value < 0.5
+    words, characters = error_rate(align_words, said, heard), error_rate(align_characters, said, heard)
+    assert words == pytest.approx(jiwer.wer(a, b), abs=1e-12)
+    assert characters == pytest.approx(jiwer.cer(a, b), abs=1e-12)
+    assert 0 < characters < words < 0.5
 
 
 @BESIDE_OPENAI
 def test_a_corpus_is_weighed_by_its_words() -> None:
-    score = word_error_rate(
-        ["the cat sat on the mat by the door", "no"], ["The cat sat on the mat by the door.", "yes"]
-    )
-    assert score.items == [0.0, 1.0]
-    assert score.value == pytest.approx(1 / 10)
+    said, heard = ["the cat sat on the mat by the door", "no"], ["The cat sat on the mat by the door.", "yes"]
+    assert error_rate(align_words, said, heard) == pytest.approx(1 / 10)
 
 
 def test_alignments_count_each_kind_of_error() -> None:
     assert align_words("a b c d", "a x c") == Alignment(hits=2, substitutions=1, deletions=1, insertions=0)
     assert align_words("a b", "a new b") == Alignment(hits=2, substitutions=0, deletions=0, insertions=1)
     assert align_characters("abc", "abd") == Alignment(hits=2, substitutions=1, deletions=0, insertions=0)
-    total = align_words("a b c d", "a x c") + align_words("a b", "a new b")
-    assert total == Alignment(4, 1, 1, 1)
-    assert (total.errors, total.length, total.rate) == (3, 6, 0.5)
+    found = Alignment(4, 1, 1, 1)
+    assert (found.errors, found.length) == (3, 6)
 
 
 def test_alignments_are_the_least_changes() -> None:
@@ -85,15 +89,14 @@ def test_alignments_are_the_least_changes() -> None:
 
 @BESIDE_OPENAI
 def test_silence_that_is_heard_as_silence_has_no_error() -> None:
-    score = word_error_rate(["", "(music)"], ["", "hello there"])
-    assert score.items == [0.0, 2.0]
-    assert score.value == 2.0
+    assert error_rate(align_words, [""], [""]) == 0.0
+    assert error_rate(align_words, ["", "(music)"], ["", "hello there"]) == 2.0
 
 
 @BESIDE_OPENAI
 def test_numbers_spelling_and_short_forms_are_no_errors_in_english() -> None:
     said = "Mr. Brown's colour cost twenty-five dollars, didn't it?"
-    assert word_error_rate([said], ["mister browns color cost $25 did not it"]).items[0] < 0.3
+    assert error_rate(align_words, [said], ["mister browns color cost $25 did not it"]) < 0.3
     assert normalizer()("The colour of twenty-five cars, um, isn't grey.") == "the color of 25 cars is not gray"
 
 
@@ -101,12 +104,7 @@ def test_numbers_spelling_and_short_forms_are_no_errors_in_english() -> None:
 def test_other_languages_keep_their_letters() -> None:
     assert normalizer("de")("Größe, Maße; (leise) Übung!") == "größe maße übung"
     assert normalizer("ja")("東京。") == "東 京"
-    assert word_error_rate(["東京都"], ["東京"], "ja").value == pytest.approx(1 / 3)
-
-
-def test_sides_of_different_length_are_rejected() -> None:
-    with pytest.raises(InvalidRequestError, match="2 references were given with 1"):
-        word_error_rate(["a", "b"], ["a"])
+    assert error_rate(align_words, ["東京都"], ["東京"], "ja") == pytest.approx(1 / 3)
 
 
 # -- opinions -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import sacrebleu
 from rouge_score.rouge_scorer import RougeScorer
 
 from antiphon.errors import InvalidRequestError
+from antiphon.evaluation.metrics.statistics import bootstrap_interval
 from antiphon.evaluation.metrics.text import bleu, chrf, exact_match, f1, normalize_answer, rouge
 
 SENTENCES = (
@@ -81,7 +82,7 @@ def test_rows_of_drawn_items_give_the_score_of_the_drawn_corpus(metric: type[ble
     chosen = np.random.default_rng(0).integers(30, size=30)
     drawn = metric([predictions[index] for index in chosen], [references[index] for index in chosen])
     assert score.statistic(score.rows[chosen]) == pytest.approx(drawn.value, abs=1e-9)
-    low, high = score.interval(200)
+    low, high = bootstrap_interval(score.rows, score.statistic, 200)
     assert low < score.value < high
 
 

@@ -10,7 +10,6 @@ from unittest.mock import patch
 import torch
 
 from antiphon import ops
-from antiphon.bench.random_models.random_voice import VOICE_SHAPES, RandomVoice, random_utterance
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy
@@ -26,6 +25,7 @@ from antiphon.models.registry import build_model
 from antiphon.ops import Device
 from antiphon.ops.registry import default_backend
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
+from support.models.random_voice import VOICE_SHAPES, RandomVoice, random_utterance
 
 TINY_KOKORO: dict[str, Any] = VOICE_SHAPES["kokoro-82m"] | {
     "hidden_dim": 16,

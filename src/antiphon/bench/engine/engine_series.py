@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from antiphon.bench.series import Bins, Curve, Timeline, curve, in_flight, num_bins
+from antiphon.bench.series import Bins, Curve, Timeline, curves_ms, in_flight, num_bins
 from antiphon.engine.telemetry import MAX_STEPS, StepRecord
 
 
@@ -19,8 +19,7 @@ class StepSeries(msgspec.Struct, frozen=True):
 
 def step_series(seconds: Mapping[str, Sequence[float]], timeline: Timeline | None = None) -> StepSeries:
     """Names without values are left out."""
-    made = {name: curve(value * 1e3 for value in values) for name, values in seconds.items()}
-    return StepSeries({name: found for name, found in made.items() if found is not None}, timeline)
+    return StepSeries(curves_ms(seconds), timeline)
 
 
 def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Timeline | None:

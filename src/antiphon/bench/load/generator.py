@@ -29,8 +29,8 @@ class LoadTarget:
     endpoint: Endpoint
     model: str
 
-    async def perform(self, job: Job, due: float | None = None, keeps_text: bool = False) -> MeasuredRequest:
-        return await perform(self.client, self.endpoint, self.model, job, due, keeps_text)
+    async def perform(self, job: Job, due: float | None = None) -> MeasuredRequest:
+        return await perform(self.client, self.endpoint, self.model, job, due)
 
 
 async def put_load(

@@ -65,11 +65,10 @@ class Job:
 
 
 class StreamReader:
-    """Fills a record from an answer's bytes; with `keeps_text`, also its text."""
+    """Fills a record from an answer's bytes."""
 
-    def __init__(self, record: MeasuredRequest, keeps_text: bool = False) -> None:
+    def __init__(self, record: MeasuredRequest) -> None:
         self.record = record
-        self._keeps_text = keeps_text
         self._status = 0
         self._rest = b""
         self._is_done = False
@@ -120,8 +119,6 @@ class StreamReader:
             text = choice.text if delta is None else delta.content or delta.reasoning_content or delta.reasoning
             if text:
                 written += len(text)
-                if self._keeps_text:
-                    record.text.append(text)
         if bytes(chunk.usage) not in ABSENT:
             self._take_usage(msgspec.json.decode(chunk.usage))
         return written
@@ -162,13 +159,13 @@ def _message(content: bytes) -> str:
 
 
 async def perform(
-    client: HttpClient, endpoint: Endpoint, model: str, job: Job, due: float | None = None, keeps_text: bool = False
+    client: HttpClient, endpoint: Endpoint, model: str, job: Job, due: float | None = None
 ) -> MeasuredRequest:
     """Make one request and time it. Errors are in the record and are not raised."""
     content = job.body(endpoint, model)
     started = time.perf_counter()
     record = MeasuredRequest(started, started if due is None else due)
-    reader = StreamReader(record, keeps_text)
+    reader = StreamReader(record)
     try:
         await client.request("POST", endpoint.path, content, reader)
         reader.finish()

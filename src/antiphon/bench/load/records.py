@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,7 +22,6 @@ class MeasuredRequest:
     arrival_times: list[float] = field(default_factory=list)
     arrival_chunks: list[int] = field(default_factory=list)
     arrival_characters: list[int] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -87,3 +87,14 @@ class MeasuredRequest:
         for gap, count in zip(self.chunk_gaps(), self.tokens_per_arrival()[1:], strict=True):
             gaps += [gap / count] * count
         return gaps
+
+
+def latencies(whole: Sequence[MeasuredRequest]) -> dict[str, list[float]]:
+    """Seconds of each kind of latency, over the whole answers of a run."""
+    return {
+        "ttft": [record.time_to_first_token for record in whole],
+        "tpot": [value for record in whole if (value := record.time_per_output_token) is not None],
+        "itl": [gap for record in whole for gap in record.inter_token_gaps()],
+        "chunk_gap": [gap for record in whole for gap in record.chunk_gaps()],
+        "e2e": [record.end_to_end for record in whole],
+    }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from antiphon.dependencies import import_dependency
-from antiphon.errors import InvalidRequestError
-from antiphon.evaluation.metrics.statistics import Score, ratio_of_sums
 
 Normalize = Callable[[str], str]
 
@@ -35,19 +33,6 @@ class Alignment:
         """Of the reference."""
         return self.hits + self.substitutions + self.deletions
 
-    @property
-    def rate(self) -> float:
-        """Errors over the length of the reference. For an empty reference it is the number of insertions."""
-        return self.errors / self.length if self.length else float(self.errors)
-
-    def __add__(self, other: Alignment) -> Alignment:
-        return Alignment(
-            self.hits + other.hits,
-            self.substitutions + other.substitutions,
-            self.deletions + other.deletions,
-            self.insertions + other.insertions,
-        )
-
 
 @cache
 def normalizer(language: str = "en") -> Normalize:
@@ -68,32 +53,6 @@ def align_words(reference: str, hypothesis: str) -> Alignment:
 def align_characters(reference: str, hypothesis: str) -> Alignment:
     """Spaces between words are characters too."""
     return _alignment(_jiwer().process_characters(reference, hypothesis))
-
-
-def word_error_rate(references: Sequence[str], hypotheses: Sequence[str], language: str = "en") -> Score:
-    """All errors over all words of the references, both normalised."""
-    return _error_rate(align_words, references, hypotheses, language)
-
-
-def character_error_rate(references: Sequence[str], hypotheses: Sequence[str], language: str = "en") -> Score:
-    """All errors over all characters of the references, both normalised."""
-    return _error_rate(align_characters, references, hypotheses, language)
-
-
-def error_rate(alignments: Sequence[Alignment]) -> Score:
-    """The error rate of a corpus, from the alignments of its items."""
-    rows = [(alignment.errors, alignment.length) for alignment in alignments]
-    return Score.of_rows(rows, ratio_of_sums, [alignment.rate for alignment in alignments])
-
-
-def _error_rate(
-    align: Callable[[str, str], Alignment], references: Sequence[str], hypotheses: Sequence[str], language: str
-) -> Score:
-    if len(references) != len(hypotheses):
-        raise InvalidRequestError(f"{len(references)} references were given with {len(hypotheses)} hypotheses")
-    normalize = normalizer(language)
-    pairs = zip(references, hypotheses, strict=True)
-    return error_rate([align(normalize(reference), normalize(hypothesis)) for reference, hypothesis in pairs])
 
 
 def _alignment(found: Any) -> Alignment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ EQUAL = 1e-12
 
 def mean(rows: Rows) -> float:
     """The mean of rows of one number each."""
-    return float(rows.mean())
+    return float(rows.mean()) if rows.size else math.nan
 
 
 def ratio_of_sums(rows: Rows) -> float:
@@ -54,9 +55,6 @@ class Score:
     def of_items(cls, items: Sequence[float]) -> Score:
         """A metric whose value is the mean of its items'."""
         return cls.of_rows(items, mean, items)
-
-    def interval(self, rounds: int = ROUNDS, seed: int = 0) -> tuple[float, float]:
-        return bootstrap_interval(self.rows, self.statistic, rounds, seed)
 
 
 def bootstrap_interval(

@@ -37,11 +37,6 @@ COLUMNS = (
 )
 
 
-def quality_of(row: dict[str, Any], metric: str) -> float | None:
-    value: float | None = (row["quality"].get(metric) or {}).get("value")
-    return value
-
-
 @dataclass(frozen=True)
 class Quality:
     """A metric of the task: its name, what its values are multiplied with to be shown, and how."""
@@ -51,7 +46,7 @@ class Quality:
     unit: str
 
     def value(self, row: dict[str, Any]) -> float | None:
-        return _times(quality_of(row, self.name), self.factor)
+        return _times((row["quality"].get(self.name) or {}).get("value"), self.factor)
 
 
 def qualities(result: dict[str, Any]) -> list[Quality]:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.evaluation.items import Line
 from antiphon.evaluation.metrics import text as text_metrics
-from antiphon.evaluation.metrics.statistics import Statistic
+from antiphon.evaluation.metrics.statistics import Rows, Statistic
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, Value
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Value
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 

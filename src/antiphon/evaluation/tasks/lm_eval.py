@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 from antiphon.counted import counted
 from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.evaluation.metrics.statistics import Rows, mean
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, TaskOptions, Value, mean
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, TaskOptions, Value
 
 PREFIX = "lm-eval:"
 #: lm-eval's aggregations of numbers. Others (BLEU, chrF) take texts, which cannot be drawn again from numbers.

@@ -14,8 +14,9 @@ from pathlib import Path
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.items import read_text, sample_text
+from antiphon.evaluation.metrics.statistics import Rows
 from antiphon.evaluation.subject import Subject
-from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Rows, ratio
+from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, ratio
 
 DEFAULT_CONTEXT = 1024
 
