@@ -16,7 +16,7 @@ import typer
 from antiphon.cli.app import app
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
 from antiphon.server.serving.setup.options import BY_NAME
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -56,7 +56,7 @@ def test_the_image_starts_the_server_with_variables_that_are_read() -> None:
 
 
 def test_the_example_configuration_is_taken() -> None:
-    settings = Settings.gather({}, DEPLOY / "antiphon.toml")
+    settings = ServerSettings.gather({}, DEPLOY / "antiphon.toml")
     assert LaunchPlan.of(settings).config.models[0].name == "qwen2.5-coder-0.5b"
     text = (DEPLOY / "antiphon.toml").read_text()
     assert set(re.findall(r"^#? ?(\w+) = ", text, re.MULTILINE)) <= set(BY_NAME)
@@ -72,7 +72,7 @@ def test_the_unit_calls_a_command_that_exists_and_waits_for_the_drain() -> None:
     homes = dict(variable.split("=") for variable in variables.split())
     assert all(homes[name].startswith("/var/lib/antiphon") for name in ("ANTIPHON_HOME", "HF_HOME"))
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-    assert int(seconds) > Settings.gather({}, DEPLOY / "antiphon.toml")["grace"]
+    assert int(seconds) > ServerSettings.gather({}, DEPLOY / "antiphon.toml")["grace"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")

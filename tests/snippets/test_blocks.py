@@ -13,7 +13,7 @@ import typer
 from antiphon.cli.app import app
 from antiphon.server.serving.setup.config import DEFAULT_ALIASES
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from antiphon.weights.catalog.catalog import catalog
 from support.pages.running import program, served_blocks
 from support.pages.snippets import (
@@ -59,7 +59,7 @@ def test_every_call_is_one_of_the_command_line() -> None:
         print(where)
         values = parsed(whole, arguments)
         if arguments[0] == "serve":
-            LaunchPlan.of(Settings.gather(values, values["config"]))
+            LaunchPlan.of(ServerSettings.gather(values, values["config"]))
         models = [values.get("model"), values.get("name"), *(values.get("names") or []), *(values.get("models") or [])]
         assert {model for model in models if model is not None} <= {*catalog(), *DEFAULT_ALIASES}
 

@@ -79,10 +79,16 @@ from antiphon.server.serving.admin.response_schemas import (
     HealthAnswer,
     VersionAnswer,
 )
-from antiphon.server.web.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
+from antiphon.server.web.http.schemas import (
+    AnswerBody,
+    AnthropicErrorAnswer,
+    ErrorAnswer,
+    MetadataBody,
+    OllamaErrorAnswer,
+)
 
 
-class Operation(NamedTuple):
+class RouteSchemas(NamedTuple):
     """A route's request body, answer and error, whether it can answer with events, and its other content types."""
 
     body: type[BaseModel] | None
@@ -93,13 +99,13 @@ class Operation(NamedTuple):
     failure: type[BaseModel] = ErrorAnswer
 
 
-def _ollama(body: type[BaseModel] | None, answer: type[BaseModel], can_stream: bool = False) -> Operation:
+def _ollama(body: type[BaseModel] | None, answer: type[BaseModel], can_stream: bool = False) -> RouteSchemas:
     lines = ("application/x-ndjson",) if can_stream else ()
-    return Operation(body, answer, other_types=lines, failure=OllamaErrorAnswer)
+    return RouteSchemas(body, answer, other_types=lines, failure=OllamaErrorAnswer)
 
 
-def _anthropic(body: type[BaseModel] | None, answer: type[BaseModel]) -> Operation:
-    return Operation(body, answer, failure=AnthropicErrorAnswer)
+def _anthropic(body: type[BaseModel] | None, answer: type[BaseModel]) -> RouteSchemas:
+    return RouteSchemas(body, answer, failure=AnthropicErrorAnswer)
 
 
 FORM = "multipart/form-data"
@@ -111,17 +117,19 @@ CHAT = "/v1/chat/completions/{completion_id}"
 CONVERSATION = "/v1/conversations/{conversation_id}"
 FILE = "/v1/files/{file_id}"
 MESSAGE_BATCH = "/v1/messages/batches/{message_batch_id}"
-OPERATIONS: dict[tuple[str, str], Operation] = {
-    ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
-    ("get", "/v1/chat/completions"): Operation(None, StoredChatsAnswer),
-    ("get", CHAT): Operation(None, StoredChatAnswer),
-    ("post", CHAT): Operation(MetadataBody, StoredChatAnswer),
-    ("delete", CHAT): Operation(None, ChatDeletedAnswer),
-    ("get", CHAT + "/messages"): Operation(None, StoredMessagesAnswer),
-    ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
-    ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
-    ("post", "/v1/messages"): Operation(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
-    ("post", "/v1/messages/count_tokens"): Operation(CountTokensBody, TokenCountAnswer, failure=AnthropicErrorAnswer),
+OPERATIONS: dict[tuple[str, str], RouteSchemas] = {
+    ("post", "/v1/chat/completions"): RouteSchemas(ChatBody, ChatAnswer, True),
+    ("get", "/v1/chat/completions"): RouteSchemas(None, StoredChatsAnswer),
+    ("get", CHAT): RouteSchemas(None, StoredChatAnswer),
+    ("post", CHAT): RouteSchemas(MetadataBody, StoredChatAnswer),
+    ("delete", CHAT): RouteSchemas(None, ChatDeletedAnswer),
+    ("get", CHAT + "/messages"): RouteSchemas(None, StoredMessagesAnswer),
+    ("post", "/v1/completions"): RouteSchemas(CompletionBody, CompletionAnswer, True),
+    ("post", "/v1/responses"): RouteSchemas(ResponseBody, ResponseAnswer, True),
+    ("post", "/v1/messages"): RouteSchemas(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
+    ("post", "/v1/messages/count_tokens"): RouteSchemas(
+        CountTokensBody, TokenCountAnswer, failure=AnthropicErrorAnswer
+    ),
     ("post", "/api/chat"): _ollama(ollama.OllamaChatBody, ollama_answers.OllamaChatAnswer, True),
     ("post", "/api/generate"): _ollama(ollama.OllamaGenerateBody, ollama_answers.OllamaGenerateAnswer, True),
     ("post", "/api/embed"): _ollama(ollama.OllamaEmbedBody, ollama_answers.OllamaEmbedAnswer),
@@ -131,61 +139,61 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("get", "/api/tags"): _ollama(None, ollama_answers.OllamaTagsAnswer),
     ("get", "/api/ps"): _ollama(None, ollama_answers.OllamaProcessesAnswer),
     ("get", "/api/version"): _ollama(None, ollama_answers.OllamaVersionAnswer),
-    ("post", "/v1/responses/input_tokens"): Operation(InputTokensBody, CountedTokensAnswer),
-    ("post", "/v1/responses/compact"): Operation(CompactBody, CompactedAnswer),
-    ("get", RESPONSE): Operation(None, ResponseAnswer, True),
-    ("delete", RESPONSE): Operation(None, DeletedAnswer),
-    ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
-    ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
-    ("post", "/v1/embeddings"): Operation(EmbeddingBody, EmbeddingAnswer),
-    ("post", "/v1/rerank"): Operation(RerankBody, RerankAnswer),
-    ("post", "/v1/score"): Operation(ScoreBody, ScoreAnswer),
-    ("post", "/v1/audio/transcriptions"): Operation(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
-    ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, True, FORM, TEXTS),
-    ("get", "/v1/audio/transcriptions"): Operation(None, TranscriptionsAnswer),
-    ("get", TRANSCRIPTION): Operation(None, BackgroundTranscriptionAnswer),
-    ("delete", TRANSCRIPTION): Operation(None, DeletedTranscription),
-    ("post", TRANSCRIPTION + "/cancel"): Operation(None, BackgroundTranscriptionAnswer),
-    ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
-    ("post", "/v1/realtime/client_secrets"): Operation(ClientSecretBody, ClientSecretAnswer),
-    ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
-    ("post", "/v1/conversations"): Operation(ConversationBody, ConversationAnswer),
-    ("get", CONVERSATION): Operation(None, ConversationAnswer),
-    ("post", CONVERSATION): Operation(MetadataBody, ConversationAnswer),
-    ("delete", CONVERSATION): Operation(None, ConversationDeletedAnswer),
-    ("post", CONVERSATION + "/items"): Operation(ConversationItemsBody, InputItemsAnswer),
-    ("get", CONVERSATION + "/items"): Operation(None, InputItemsAnswer),
-    ("get", CONVERSATION + "/items/{item_id}"): Operation(None, ItemAnswer),
-    ("delete", CONVERSATION + "/items/{item_id}"): Operation(None, ConversationAnswer),
-    ("post", "/v1/files"): Operation(FileForm, FileAnswer, False, FORM),
-    ("get", "/v1/files"): Operation(None, FilesAnswer),
-    ("get", FILE): Operation(None, FileAnswer),
-    ("delete", FILE): Operation(None, FileDeletedAnswer),
-    ("get", FILE + "/content"): Operation(None, None, other_types=("application/octet-stream",)),
-    ("post", "/v1/batches"): Operation(BatchBody, BatchAnswer),
-    ("get", "/v1/batches"): Operation(None, BatchesAnswer),
-    ("get", "/v1/batches/{batch_id}"): Operation(None, BatchAnswer),
-    ("post", "/v1/batches/{batch_id}/cancel"): Operation(None, BatchAnswer),
+    ("post", "/v1/responses/input_tokens"): RouteSchemas(InputTokensBody, CountedTokensAnswer),
+    ("post", "/v1/responses/compact"): RouteSchemas(CompactBody, CompactedAnswer),
+    ("get", RESPONSE): RouteSchemas(None, ResponseAnswer, True),
+    ("delete", RESPONSE): RouteSchemas(None, DeletedAnswer),
+    ("post", RESPONSE + "/cancel"): RouteSchemas(None, ResponseAnswer),
+    ("get", RESPONSE + "/input_items"): RouteSchemas(None, InputItemsAnswer),
+    ("post", "/v1/embeddings"): RouteSchemas(EmbeddingBody, EmbeddingAnswer),
+    ("post", "/v1/rerank"): RouteSchemas(RerankBody, RerankAnswer),
+    ("post", "/v1/score"): RouteSchemas(ScoreBody, ScoreAnswer),
+    ("post", "/v1/audio/transcriptions"): RouteSchemas(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
+    ("post", "/v1/audio/translations"): RouteSchemas(TranslationForm, AnyTranscriptAnswer, True, FORM, TEXTS),
+    ("get", "/v1/audio/transcriptions"): RouteSchemas(None, TranscriptionsAnswer),
+    ("get", TRANSCRIPTION): RouteSchemas(None, BackgroundTranscriptionAnswer),
+    ("delete", TRANSCRIPTION): RouteSchemas(None, DeletedTranscription),
+    ("post", TRANSCRIPTION + "/cancel"): RouteSchemas(None, BackgroundTranscriptionAnswer),
+    ("post", "/v1/audio/speech"): RouteSchemas(SpeechBody, None, True, other_types=SOUNDS),
+    ("post", "/v1/realtime/client_secrets"): RouteSchemas(ClientSecretBody, ClientSecretAnswer),
+    ("get", "/v1/audio/voices"): RouteSchemas(None, VoicesAnswer),
+    ("post", "/v1/conversations"): RouteSchemas(ConversationBody, ConversationAnswer),
+    ("get", CONVERSATION): RouteSchemas(None, ConversationAnswer),
+    ("post", CONVERSATION): RouteSchemas(MetadataBody, ConversationAnswer),
+    ("delete", CONVERSATION): RouteSchemas(None, ConversationDeletedAnswer),
+    ("post", CONVERSATION + "/items"): RouteSchemas(ConversationItemsBody, InputItemsAnswer),
+    ("get", CONVERSATION + "/items"): RouteSchemas(None, InputItemsAnswer),
+    ("get", CONVERSATION + "/items/{item_id}"): RouteSchemas(None, ItemAnswer),
+    ("delete", CONVERSATION + "/items/{item_id}"): RouteSchemas(None, ConversationAnswer),
+    ("post", "/v1/files"): RouteSchemas(FileForm, FileAnswer, False, FORM),
+    ("get", "/v1/files"): RouteSchemas(None, FilesAnswer),
+    ("get", FILE): RouteSchemas(None, FileAnswer),
+    ("delete", FILE): RouteSchemas(None, FileDeletedAnswer),
+    ("get", FILE + "/content"): RouteSchemas(None, None, other_types=("application/octet-stream",)),
+    ("post", "/v1/batches"): RouteSchemas(BatchBody, BatchAnswer),
+    ("get", "/v1/batches"): RouteSchemas(None, BatchesAnswer),
+    ("get", "/v1/batches/{batch_id}"): RouteSchemas(None, BatchAnswer),
+    ("post", "/v1/batches/{batch_id}/cancel"): RouteSchemas(None, BatchAnswer),
     ("post", "/v1/messages/batches"): _anthropic(MessageBatchBody, MessageBatchAnswer),
     ("get", "/v1/messages/batches"): _anthropic(None, MessageBatchesAnswer),
     ("get", MESSAGE_BATCH): _anthropic(None, MessageBatchAnswer),
     ("delete", MESSAGE_BATCH): _anthropic(None, DeletedMessageBatchAnswer),
     ("post", MESSAGE_BATCH + "/cancel"): _anthropic(None, MessageBatchAnswer),
-    ("get", MESSAGE_BATCH + "/results"): Operation(
+    ("get", MESSAGE_BATCH + "/results"): RouteSchemas(
         None, None, other_types=("application/x-jsonl",), failure=AnthropicErrorAnswer
     ),
-    ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
-    ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
-    ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
-    ("get", "/v1/models"): Operation(None, AnyModelsAnswer),
-    ("get", "/v1/models/{name}"): Operation(None, AnyModelCard),
-    ("delete", "/v1/models/{name}"): Operation(None, DeletedModel),
-    ("get", "/version"): Operation(None, VersionAnswer),
-    ("get", "/livez"): Operation(None, HealthAnswer),
-    ("get", "/health"): Operation(None, HealthAnswer),
-    ("get", "/ping"): Operation(None, HealthAnswer),
-    ("post", "/ping"): Operation(None, HealthAnswer),
-    ("get", "/readyz"): Operation(None, HealthAnswer),
+    ("post", "/tokenize"): RouteSchemas(TokenizeBody, TokensAnswer),
+    ("post", "/detokenize"): RouteSchemas(DetokenizeBody, PromptAnswer),
+    ("post", "/apply-template"): RouteSchemas(TemplateBody, PromptAnswer),
+    ("get", "/v1/models"): RouteSchemas(None, AnyModelsAnswer),
+    ("get", "/v1/models/{name}"): RouteSchemas(None, AnyModelCard),
+    ("delete", "/v1/models/{name}"): RouteSchemas(None, DeletedModel),
+    ("get", "/version"): RouteSchemas(None, VersionAnswer),
+    ("get", "/livez"): RouteSchemas(None, HealthAnswer),
+    ("get", "/health"): RouteSchemas(None, HealthAnswer),
+    ("get", "/ping"): RouteSchemas(None, HealthAnswer),
+    ("post", "/ping"): RouteSchemas(None, HealthAnswer),
+    ("get", "/readyz"): RouteSchemas(None, HealthAnswer),
 }
 READINESS = ("/readyz", "/health", "/ping")
 TEMPLATE = "#/components/schemas/{model}"
@@ -207,7 +215,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         pages["security"] = [{"key": []}]
     for path, methods in pages["paths"].items():
         for method, page in methods.items():
-            operation = OPERATIONS.get((method, path), Operation(None, None))
+            operation = OPERATIONS.get((method, path), RouteSchemas(None, None))
             failure = _json(references[operation.failure, "serialization"])
             responses: dict[str, Any] = {"4XX": {"description": "The request's fault.", "content": failure}}
             responses["5XX"] = {"description": "The server's.", "content": failure}
@@ -229,7 +237,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _open(schemas: dict[str, Any]) -> None:
     """Unknown fields of requests are ignored, so their schemas allow them; an answer has no others than it names."""
-    answers = {answer.__name__ for answer in _subclasses(Answer)}
+    answers = {answer.__name__ for answer in _subclasses(AnswerBody)}
     for name, schema in schemas.items():
         if name not in answers and schema.get("additionalProperties") is False:
             del schema["additionalProperties"]

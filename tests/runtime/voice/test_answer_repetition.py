@@ -14,7 +14,7 @@ from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.voice.events import EndReason, ResponseDone, ResponseStatus
 from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import Answer
-from antiphon.server.apis.realtime.chat_answer import ChatAnswer
+from antiphon.server.apis.realtime.chat_answer import RealtimeChat
 from antiphon.text.tool_calls.output_parser import OutputParser
 from antiphon.text.tool_calls.pieces import Content
 from support.voice.driver import Driver
@@ -70,7 +70,7 @@ class Stream:
 def server_answer(stream: Any, is_spoken: bool = True) -> Answer:
     chat: Any = SimpleNamespace(call=SimpleNamespace(prompt=[1, 2]), parser=OutputParser, text=lambda delta: delta.text)
     lease: Any = SimpleNamespace(close=lambda: None)
-    return ChatAnswer(chat, stream, lease, is_spoken)
+    return RealtimeChat(chat, stream, lease, is_spoken)
 
 
 @pytest.mark.asyncio

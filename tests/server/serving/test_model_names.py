@@ -19,7 +19,7 @@ from antiphon.server.serving.models import ServedModels
 from antiphon.server.serving.setup.config import AdapterSpec, LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
 from antiphon.server.serving.setup.openai_names import without_version
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from antiphon.server.web.access.keys import KeyRing
 from support.models.adapters import random_pairs, write_peft
 from support.models.tiny_model import tiny_state
@@ -101,7 +101,7 @@ def roots(server: RunningServer) -> dict[str, str]:
 
 def test_openai_stands_for_its_names(servers: ServerPool, chat_folder: Path, encoder_folder: Path) -> None:
     flags = {"models": [str(chat_folder), str(encoder_folder)], "aliases": ["openai", "gpt-5=bert"], "offline": True}
-    plan = LaunchPlan.of(Settings.gather(flags)).config
+    plan = LaunchPlan.of(ServerSettings.gather(flags)).config
     assert plan.has_openai_names and plan.aliases == {"gpt-5": "bert"}
     with servers.lease(plan, {"kv_bytes": 16 << 20}) as running:
         found = roots(running)
@@ -123,13 +123,15 @@ def test_without_that_alias_chat_names_are_unknown(server: RunningServer) -> Non
 
 def test_the_alias_openai_in_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTIPHON_ALIASES", "openai,small=smollm2-135m")
-    given = Settings.gather({})
+    given = ServerSettings.gather({})
     assert given["aliases"] == {"openai": "", "small": "smollm2-135m"}
     monkeypatch.delenv("ANTIPHON_ALIASES")
     written = tmp_path / "server.toml"
     written.write_text(given.toml())
-    assert Settings.gather({}, written)["aliases"] == given["aliases"]
-    named = Settings.gather({"aliases": ["openai=smollm2-135m"], "preload": False})  # a model may have that alias too
+    assert ServerSettings.gather({}, written)["aliases"] == given["aliases"]
+    named = ServerSettings.gather(
+        {"aliases": ["openai=smollm2-135m"], "preload": False}
+    )  # a model may have that alias too
     assert LaunchPlan.of(named).config.aliases == {"openai": "smollm2-135m"}
 
 

@@ -26,13 +26,13 @@ def serve(**given: Any) -> None:
     from antiphon.server.apis.wyoming.listener import WyomingListener
     from antiphon.server.launch import run_server
     from antiphon.server.serving.setup.launch_plan import LaunchPlan
-    from antiphon.server.serving.setup.settings import Settings
+    from antiphon.server.serving.setup.settings import ServerSettings
     from antiphon.server.web.access.hosts import is_loopback
     from antiphon.server.web.http.listener import bind
     from antiphon.server.web.telemetry.logs import set_up_logs
 
     with usage_errors():
-        settings = Settings.gather(given, given["config"])
+        settings = ServerSettings.gather(given, given["config"])
         check_speculation(settings["speculate"])
     plan = LaunchPlan.of(settings)
     host = settings["host"]

@@ -15,8 +15,8 @@ def config(**given: Any) -> None:
     """Print the settings that `antiphon serve` would have, as TOML, each with its origin: a flag, an environment
     variable, the configuration file or the default. Takes the same options.
     """
-    from antiphon.server.serving.setup.settings import Settings
+    from antiphon.server.serving.setup.settings import ServerSettings
 
     with usage_errors():
-        settings = Settings.gather(given, given["config"])
+        settings = ServerSettings.gather(given, given["config"])
     typer.echo(settings.toml(), nl=False)

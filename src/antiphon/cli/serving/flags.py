@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal, Optional
 
 import typer
 
-from antiphon.server.serving.setup.option import Kind, Option
+from antiphon.server.serving.setup.option import Option, OptionKind
 from antiphon.server.serving.setup.options import MODELS, OPTIONS
 
-TYPES: dict[Kind, Any] = {
-    Kind.TEXT: str | None,
-    Kind.WHOLE: int | None,
-    Kind.NUMBER: float | None,
-    Kind.SWITCH: bool | None,
-    Kind.LIST: list[str] | None,
-    Kind.TABLE: list[str] | None,
+TYPES: dict[OptionKind, Any] = {
+    OptionKind.TEXT: str | None,
+    OptionKind.WHOLE: int | None,
+    OptionKind.NUMBER: float | None,
+    OptionKind.SWITCH: bool | None,
+    OptionKind.LIST: list[str] | None,
+    OptionKind.TABLE: list[str] | None,
 }
 
 
@@ -48,10 +48,10 @@ def _type(option: Option) -> Any:
 
 
 def _flag(option: Option) -> Any:
-    plain = option.kind not in (Kind.LIST, Kind.TABLE) and option.default is not None
+    plain = option.kind not in (OptionKind.LIST, OptionKind.TABLE) and option.default is not None
     shown = option.shown or (_text(option.default) if plain else False)
     name = option.switch
-    if option.kind is Kind.SWITCH:
+    if option.kind is OptionKind.SWITCH:
         name = f"{name}/--no-{name.removeprefix('--')}"
     return typer.Option(name, help=option.help, show_default=shown, metavar=option.metavar)
 

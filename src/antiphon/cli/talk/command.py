@@ -35,7 +35,7 @@ def talk(
     context: typer.Context,
     *,
     turns: flags.TurnOptions,
-    voices: flags.VoiceOptions,
+    voices: flags.ReplyOptions,
     temperature: answer_options.Temperature = None,
     max_tokens: answer_options.MaxTokens = 256,
     waterfall: Annotated[
@@ -97,7 +97,7 @@ def _recording(path: Path) -> Floats:
     return values
 
 
-def _settings(turns: flags.TurnOptions, voices: flags.VoiceOptions, sampling: dict[str, Any]) -> VoiceSettings:
+def _settings(turns: flags.TurnOptions, voices: flags.ReplyOptions, sampling: dict[str, Any]) -> VoiceSettings:
     from antiphon.runtime.calls.transcription_options import TranscriptionOptions
     from antiphon.runtime.calls.turn_settings import Eagerness, TurnDetection, TurnSettings
     from antiphon.runtime.voice.settings import VoiceSettings

@@ -63,7 +63,7 @@ class TurnOptions(OptionGroup):
             check_writable(self.output)
 
 
-class VoiceOptions(OptionGroup):
+class ReplyOptions(OptionGroup):
     """The models, and how they answer."""
 
     model: Annotated[str | None, model_option("--model", f"Chat model. Default: {CHAT_MODEL}, or the server's.")] = None

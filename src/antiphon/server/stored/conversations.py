@@ -16,7 +16,7 @@ from antiphon.server.web.http.errors import ApiError, invalid
 
 
 @dataclass
-class Conversation:
+class StoredConversation:
     """`items` are as the API lists them, each with an id."""
 
     owner: int | None
@@ -38,12 +38,12 @@ class ConversationStore:
     """Bounded by number and by bytes, in equal shares if several keys fill it."""
 
     def __init__(self, max_conversations: int, max_bytes: int) -> None:
-        self._store: BoundedStore[Conversation] = BoundedStore(max_conversations, max_bytes)
+        self._store: BoundedStore[StoredConversation] = BoundedStore(max_conversations, max_bytes)
 
     def __len__(self) -> int:
         return len(self._store)
 
-    def find(self, conversation_id: str, owner: int | None, param: str | None = None) -> Conversation:
+    def find(self, conversation_id: str, owner: int | None, param: str | None = None) -> StoredConversation:
         found = self._store.get(conversation_id, owner)
         if found is None:
             kept = f"the last {self._store.max_objects:,} are kept, up to {self._store.max_bytes:,} bytes"
@@ -51,25 +51,25 @@ class ConversationStore:
             raise ApiError(404, message, code="conversation_not_found", param=param)
         return found
 
-    def extend(self, conversation: Conversation, items: Sequence[dict[str, Any]]) -> None:
+    def extend(self, conversation: StoredConversation, items: Sequence[dict[str, Any]]) -> None:
         """Keep the conversation with these items at its end. One that is there already, by its id, is not added."""
         by_id = {item["id"]: item for item in conversation.items}
         for item in items:
             by_id.setdefault(item["id"], item)
         self._put(conversation, list(by_id.values()))
 
-    def update(self, conversation: Conversation, metadata: dict[str, str]) -> None:
+    def update(self, conversation: StoredConversation, metadata: dict[str, str]) -> None:
         conversation.metadata = metadata
         self._put(conversation, conversation.items)
 
-    def remove_item(self, conversation: Conversation, item_id: str) -> None:
+    def remove_item(self, conversation: StoredConversation, item_id: str) -> None:
         item = find_item(conversation, item_id)
         self._put(conversation, [other for other in conversation.items if other is not item])
 
-    def remove(self, conversation: Conversation) -> None:
+    def remove(self, conversation: StoredConversation) -> None:
         self._store.remove(conversation.id, conversation.owner)
 
-    def _put(self, conversation: Conversation, items: list[dict[str, Any]]) -> None:
+    def _put(self, conversation: StoredConversation, items: list[dict[str, Any]]) -> None:
         size = len(orjson.dumps(items)) + len(orjson.dumps(conversation.body()))
         if size > self._store.max_bytes:
             message = f"the conversation would have {size:,} bytes; at most {self._store.max_bytes:,} are kept"
@@ -78,7 +78,7 @@ class ConversationStore:
         self._store.put(conversation.id, conversation.owner, conversation, size)
 
 
-def find_item(conversation: Conversation, item_id: str) -> dict[str, Any]:
+def find_item(conversation: StoredConversation, item_id: str) -> dict[str, Any]:
     found = next((item for item in conversation.items if item["id"] == item_id), None)
     if found is None:
         message = f"conversation {conversation.id} has no item {item_id[:100]!r}"

@@ -11,7 +11,7 @@ from antiphon.audio.pcm import to_alaw, to_floats, to_mulaw, to_s16
 from antiphon.audio.resample import resample
 from antiphon.server.apis.realtime.audio_format import (
     AudioFormat,
-    SoundInput,
+    RealtimeSoundInput,
     SoundOutput,
     decode_base64,
     decoded_sound,
@@ -27,7 +27,7 @@ def test_chunks_of_any_length_give_the_same_sound(format: AudioFormat) -> None:
     data = {AudioFormat.PCMU: to_mulaw, AudioFormat.PCMA: to_alaw}.get(format, lambda x: to_s16(x).tobytes())(samples)
     whole = decoded_sound(data, format)
     sizes = np.random.default_rng(0).integers(1, 700, 1000)
-    sound, pieces, start = SoundInput(format), [], 0
+    sound, pieces, start = RealtimeSoundInput(format), [], 0
     for size in sizes:
         pieces.append(sound.push(data[start : start + size]))
         start += size

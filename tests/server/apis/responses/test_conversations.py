@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from antiphon.server.stored.conversations import Conversation, ConversationStore
+from antiphon.server.stored.conversations import ConversationStore, StoredConversation
 from antiphon.server.web.http.errors import ApiError
 from support.server.http_server import RunningServer
 
@@ -124,7 +124,7 @@ def test_the_number_is_bounded(owners: tuple[openai.OpenAI, openai.OpenAI], shar
 
 def test_bytes_are_counted_as_items_come_and_go() -> None:
     store = ConversationStore(8, 1000)
-    first, second = Conversation(None, {}), Conversation(0, {})
+    first, second = StoredConversation(None, {}), StoredConversation(0, {})
     store.extend(first, [])
     store.extend(second, [])
     items = [{"id": str(number), "text": "x" * 100} for number in range(5)]

@@ -19,7 +19,7 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 from antiphon.server.apis.wyoming.connection import LinkLimits
 from antiphon.server.apis.wyoming.frames import Frame, FrameLimits
 from antiphon.server.apis.wyoming.server import WyomingLimits
-from antiphon.server.apis.wyoming.transcription import Transcription
+from antiphon.server.apis.wyoming.transcription import WyomingTranscription
 from antiphon.server.serving.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.web.http.context import RequestContext
 from support.server.wyoming_server import client_of, events_until, wyoming_without_engine
@@ -196,11 +196,11 @@ async def test_a_newcomer_takes_the_slot_of_a_client_that_only_pings() -> None:
 def waiting_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transcriptions need no model, and read events until their sound ends."""
 
-    async def run(request: Transcription, context: RequestContext, first: Frame) -> None:
+    async def run(request: WyomingTranscription, context: RequestContext, first: Frame) -> None:
         while (await request._link.receive()).type != "audio-stop":
             pass
 
-    monkeypatch.setattr(Transcription, "run", run)
+    monkeypatch.setattr(WyomingTranscription, "run", run)
 
 
 @pytest.mark.usefixtures("waiting_requests")

@@ -8,7 +8,7 @@ import pytest
 from antiphon.audio.resample import resample
 from antiphon.server.apis.wyoming.events import SoundFormat, sound_format
 from antiphon.server.apis.wyoming.frames import Frame
-from antiphon.server.apis.wyoming.sound_input import SoundInput
+from antiphon.server.apis.wyoming.sound_input import WyomingSoundInput
 from antiphon.server.web.http.errors import ApiError
 from support.sound.sounds import Floats, tone
 
@@ -23,7 +23,7 @@ def encoded(samples: Floats, width: int) -> bytes:
 
 
 def converted(data: bytes, format: SoundFormat, step: int) -> Floats:
-    sound = SoundInput()
+    sound = WyomingSoundInput()
     pieces = [sound.push(data[start : start + step], format) for start in range(0, len(data), step)]
     return np.concatenate([*pieces, sound.finish()])
 
@@ -53,7 +53,7 @@ def test_channels_of_opposite_phase_do_not_cancel() -> None:
 
 
 def test_a_change_of_format_on_the_way() -> None:
-    sound = SoundInput()
+    sound = WyomingSoundInput()
     first = tone(0.25, rate=48_000)
     made = [
         sound.push(encoded(first, 2), SoundFormat(48_000, 2, 1)),

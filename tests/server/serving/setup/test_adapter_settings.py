@@ -9,13 +9,13 @@ import pytest
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.server.serving.setup.config import AdapterSpec
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from support.models.adapters import random_pairs, write_peft
 from support.models.tiny_model import tiny_state
 
 
 def plan(models: list[str], adapter: str) -> LaunchPlan:
-    return LaunchPlan.of(Settings.gather({"models": models, "adapters": [adapter]}, None))
+    return LaunchPlan.of(ServerSettings.gather({"models": models, "adapters": [adapter]}, None))
 
 
 def test_adapters(chat_folder: Path, tmp_path: Path) -> None:

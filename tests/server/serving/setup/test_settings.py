@@ -15,9 +15,9 @@ from antiphon.cli.app import app
 from antiphon.errors import InvalidRequestError, MemoryBudgetError
 from antiphon.runtime.loading.memory_budget import listed_weight_bytes
 from antiphon.server.serving.setup.launch_plan import LaunchPlan
-from antiphon.server.serving.setup.option import Kind, Option
+from antiphon.server.serving.setup.option import Option, OptionKind
 from antiphon.server.serving.setup.options import BY_NAME, MODELS, OPTIONS
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 
 FILE = """
 [server]
@@ -44,7 +44,7 @@ def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path.write_text(FILE)
     monkeypatch.setenv("ANTIPHON_HOST", "0.0.0.0")
     monkeypatch.setenv("ANTIPHON_PORT", "9200")
-    settings = Settings.gather({"port": 9300}, path)
+    settings = ServerSettings.gather({"port": 9300}, path)
     found = {name: (settings[name], settings.origin(name)) for name in ("port", "host", "timeout", "grace")}
     assert found == {
         "port": (9300, "--port"),
@@ -53,21 +53,21 @@ def test_the_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "grace": (30.0, "default"),
     }
     monkeypatch.setenv("ANTIPHON_CONFIG", str(path))
-    assert Settings.gather({})["aliases"] == {"small": "smollm2-135m"}
+    assert ServerSettings.gather({})["aliases"] == {"small": "smollm2-135m"}
 
 
 def sample(option: Option) -> tuple[str, Any]:
     """A value that is not the default, as text and as it is."""
     match option.kind:
-        case Kind.SWITCH:
+        case OptionKind.SWITCH:
             return ("no", False) if option.default else ("yes", True)
-        case Kind.WHOLE:
+        case OptionKind.WHOLE:
             return "17", 17
-        case Kind.NUMBER:
+        case OptionKind.NUMBER:
             return "12.5", 12.5
-        case Kind.LIST:
+        case OptionKind.LIST:
             return "one, two", ["one", "two"]
-        case Kind.TABLE:
+        case OptionKind.TABLE:
             return "one=1,two=2", {"one": "1", "two": "2"}
     return ("x", "x") if not option.choices else (option.choices[-1], option.choices[-1])
 
@@ -83,12 +83,12 @@ def test_every_option_has_a_flag() -> None:
 def test_every_option_has_a_variable_and_a_key(option: Option, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, value = sample(option)
     monkeypatch.setenv(option.variable, text)
-    settings = Settings.gather({})
+    settings = ServerSettings.gather({})
     assert settings[option.name] == value and settings.origin(option.name) == option.variable
     monkeypatch.delenv(option.variable)
     path = tmp_path / "again.toml"
     path.write_text(settings.toml())
-    again = Settings.gather({}, path)
+    again = ServerSettings.gather({}, path)
     assert all(again[other] == settings[other] for other in BY_NAME)
     assert again.origin(option.name) == str(path)
 
@@ -126,19 +126,19 @@ def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     with pytest.raises(InvalidRequestError, match=words):
-        Settings.gather({}, path)
+        ServerSettings.gather({}, path)
 
 
 def test_a_missing_file_and_wrong_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidRequestError, match="cannot read the configuration"):
-        Settings.gather({}, tmp_path / "none.toml")
+        ServerSettings.gather({}, tmp_path / "none.toml")
     for variable, text, words in (
         ("ANTIPHON_PORT", "eighty", "port from ANTIPHON_PORT is 'eighty'"),
         ("ANTIPHON_ALIASES", "a", "an entry must be NAME=VALUE"),
     ):
         monkeypatch.setenv(variable, text)
         with pytest.raises(InvalidRequestError, match=words):
-            Settings.gather({})
+            ServerSettings.gather({})
         monkeypatch.delenv(variable)
 
 
@@ -153,8 +153,8 @@ def test_a_setup_has_what_the_settings_say() -> None:
         "max_per_key": 3,
     }
     flags["voice_aliases"] = ["narrator=bm_george"]
-    assert not LaunchPlan.of(Settings.gather(flags)).config.is_strict
-    setup = LaunchPlan.of(Settings.gather({**flags, "strict": True}))
+    assert not LaunchPlan.of(ServerSettings.gather(flags)).config.is_strict
+    setup = LaunchPlan.of(ServerSettings.gather({**flags, "strict": True}))
     assert setup.config.is_strict
     assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
     assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20)
@@ -168,15 +168,15 @@ def test_a_setup_has_what_the_settings_say() -> None:
 
 def test_devices_of_models() -> None:
     flags = {"models": ["smollm2-135m", "all-minilm-l6-v2", "tinyllama-1.1b"], "device_of": ["all-minilm-l6-v2=cpu"]}
-    plan = LaunchPlan.of(Settings.gather({**flags, "device": "cuda:1"}))
+    plan = LaunchPlan.of(ServerSettings.gather({**flags, "device": "cuda:1"}))
     assert plan.engine["device"] == "cuda:1" and [spec.device for spec in plan.config.models] == [None, "cpu", None]
     expected = {name: listed_weight_bytes(name) for name in ("smollm2-135m", "tinyllama-1.1b")}
     assert plan.engine["expected_weights"] == expected
-    assert LaunchPlan.of(Settings.gather({**flags, "device": "cpu"})).engine["expected_weights"] == {}
+    assert LaunchPlan.of(ServerSettings.gather({**flags, "device": "cpu"})).engine["expected_weights"] == {}
     small = {"models": ["tinyllama-1.1b"], "memory": 100}
     with pytest.raises(MemoryBudgetError, match="no model fits in the memory budget of 100 MB"):
-        LaunchPlan.of(Settings.gather({**small, "device": "cpu"}))
-    LaunchPlan.of(Settings.gather({**small, "device": "cuda"}))  # the memory of the machine is not the GPU's
+        LaunchPlan.of(ServerSettings.gather({**small, "device": "cpu"}))
+    LaunchPlan.of(ServerSettings.gather({**small, "device": "cuda"}))  # the memory of the machine is not the GPU's
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_devices_of_models() -> None:
 )
 def test_setups_that_make_no_sense(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words):
-        LaunchPlan.of(Settings.gather(flags))
+        LaunchPlan.of(ServerSettings.gather(flags))
 
 
 def test_a_key_cannot_be_of_both_kinds(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("the-same-secret\n")
     with pytest.raises(InvalidRequestError, match="an admin key is also an API key"):
-        LaunchPlan.of(Settings.gather({"api_key_file": str(keys), "admin_key_file": str(keys)}))
+        LaunchPlan.of(ServerSettings.gather({"api_key_file": str(keys), "admin_key_file": str(keys)}))
 
 
 def test_a_budget_that_no_model_fits_in() -> None:
@@ -222,16 +222,16 @@ def test_a_budget_that_no_model_fits_in() -> None:
         r"memory budget of 50 MB, of which 12 MB .*: qwen2.5-coder-0.5b needs (\d+) MB, all-minilm-l6-v2 needs (\d+) MB"
     )
     with pytest.raises(MemoryBudgetError, match=message) as caught:
-        LaunchPlan.of(Settings.gather({"memory": 50}))
+        LaunchPlan.of(ServerSettings.gather({"memory": 50}))
     found = re.search(message, str(caught.value))
     assert found is not None
     smaller = min(int(found[1]), int(found[2]))
-    LaunchPlan.of(Settings.gather({"memory": smaller}))
+    LaunchPlan.of(ServerSettings.gather({"memory": smaller}))
     with pytest.raises(MemoryBudgetError, match="raise --memory"):
-        LaunchPlan.of(Settings.gather({"memory": smaller - 1}))
+        LaunchPlan.of(ServerSettings.gather({"memory": smaller - 1}))
     with pytest.raises(MemoryBudgetError, match="of which 10 MB"):
-        LaunchPlan.of(Settings.gather({"memory": 50, "kv_memory": 10}))
-    LaunchPlan.of(Settings.gather({"memory": 50, "preload": False}))
+        LaunchPlan.of(ServerSettings.gather({"memory": 50, "kv_memory": 10}))
+    LaunchPlan.of(ServerSettings.gather({"memory": 50, "preload": False}))
 
 
 def test_a_larger_budget_keeps_a_gigabyte_for_the_cache(tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ def test_a_larger_budget_keeps_a_gigabyte_for_the_cache(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(5000 << 20)
     with pytest.raises(MemoryBudgetError, match="large needs 6,024 MB; raise"):
-        LaunchPlan.of(Settings.gather({"models": [str(path)], "memory": 5000}))
+        LaunchPlan.of(ServerSettings.gather({"models": [str(path)], "memory": 5000}))

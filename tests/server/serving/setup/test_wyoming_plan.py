@@ -9,12 +9,12 @@ import pytest
 
 from antiphon.errors import AntiphonError, InvalidRequestError, MissingDependencyError
 from antiphon.server.apis.wyoming.discovery import SERVICE, Announcement
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from antiphon.server.serving.setup.wyoming_plan import WyomingPlan
 
 
 def plan(**flags: object) -> WyomingPlan | None:
-    return WyomingPlan.of(Settings.gather(flags))
+    return WyomingPlan.of(ServerSettings.gather(flags))
 
 
 def test_off_unless_a_port_is_given() -> None:

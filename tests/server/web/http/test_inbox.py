@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.server.web.http.inbox import OVERHEAD_BYTES, Inbox
+from antiphon.server.web.http.inbox import OVERHEAD_BYTES, WebSocketInbox
 
 pytestmark = pytest.mark.asyncio
 
@@ -18,7 +18,7 @@ async def settled() -> None:
 
 
 async def test_messages_keep_their_order() -> None:
-    inbox = Inbox(1 << 20)
+    inbox = WebSocketInbox(1 << 20)
     assert inbox.is_empty
     for message in ("one", b"two", "three"):
         await inbox.put(message)
@@ -32,7 +32,7 @@ async def test_messages_keep_their_order() -> None:
 
 
 async def test_too_many_bytes_make_the_writer_wait() -> None:
-    inbox = Inbox(2 * (OVERHEAD_BYTES + 100))
+    inbox = WebSocketInbox(2 * (OVERHEAD_BYTES + 100))
     await inbox.put("a" * 100)
     await inbox.put("b" * 100)
     third = asyncio.create_task(inbox.put("c"))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from antiphon.server.web.http import message_memory
-from antiphon.server.web.http.message_memory import Lease, MessageMemory
+from antiphon.server.web.http.message_memory import MessageLease, MessageMemory
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,7 +21,7 @@ class Messages:
         self.revoked: list[int] = []
         self.num_messages = 0
 
-    def ask(self) -> Lease:
+    def ask(self) -> MessageLease:
         number = self.num_messages
         self.num_messages += 1
         return self.memory.ask(10, lambda: self.granted.append(number), lambda: self.revoked.append(number))

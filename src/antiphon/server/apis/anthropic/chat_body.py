@@ -11,10 +11,10 @@ from antiphon.server.apis.anthropic.request_schemas import (
     CountTokensBody,
     DocumentBlock,
     MessagesBody,
+    NamedToolChoice,
     SystemTurn,
     TextBlock,
     ThinkingBlock,
-    ToolChoice,
     ToolReferenceBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -25,9 +25,9 @@ from antiphon.server.apis.anthropic.tool_schemas import ClientTool
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.parameters.messages import (
     AssistantMessage,
+    CalledFunction,
     CustomToolCall,
     Function,
-    FunctionCall,
     FunctionReference,
     Message,
     NamedTool,
@@ -134,7 +134,7 @@ def _assistant_message(turn: AssistantTurn) -> AssistantMessage:
         return AssistantMessage(role="assistant", content=turn.content)
     thoughts = [block.thinking for block in turn.content if isinstance(block, ThinkingBlock)]
     calls: list[ToolCall | CustomToolCall] = [
-        ToolCall(id=block.id, function=FunctionCall(name=block.name, arguments=json.dumps(block.input)))
+        ToolCall(id=block.id, function=CalledFunction(name=block.name, arguments=json.dumps(block.input)))
         for block in turn.content
         if isinstance(block, ToolUseBlock)
     ]
@@ -157,7 +157,7 @@ def _tool(tool: ClientTool) -> Tool:
 
 def _choice(body: CountTokensBody) -> Literal["none", "auto", "required"] | NamedTool | None:
     choice = body.tool_choice
-    if isinstance(choice, ToolChoice):
+    if isinstance(choice, NamedToolChoice):
         return NamedTool(type="function", function=FunctionReference(name=choice.name))
     return None if choice is None else CHOICES[choice.type]
 

@@ -182,7 +182,7 @@ class AutoChoice(Body):
     disable_parallel_tool_use: bool | None = None
 
 
-class ToolChoice(Body):
+class NamedToolChoice(Body):
     type: Literal["tool"]
     name: FunctionName
     disable_parallel_tool_use: bool | None = None
@@ -217,7 +217,7 @@ class CountTokensBody(Body):
     messages: Annotated[list[Turn], Field(min_length=1)]
     system: str | list[OnlyText] | None = None
     tools: list[ClientTool] | None = None
-    tool_choice: Annotated[AutoChoice | ToolChoice, Field(discriminator="type")] | None = None
+    tool_choice: Annotated[AutoChoice | NamedToolChoice, Field(discriminator="type")] | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     #: How long the model stays resident after this request.

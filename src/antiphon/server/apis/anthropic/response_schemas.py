@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class AnswerText(Answer):
+class AnswerText(AnswerBody):
     type: Literal["text"]
     text: str
 
 
-class AnswerThinking(Answer):
+class AnswerThinking(AnswerBody):
     type: Literal["thinking"]
     thinking: str
     signature: str
 
 
-class AnswerToolUse(Answer):
+class AnswerToolUse(AnswerBody):
     type: Literal["tool_use"]
     id: str
     name: str
     input: dict[str, Any]
 
 
-class MessageUsage(Answer):
+class MessageUsage(AnswerBody):
     input_tokens: Count
     cache_creation_input_tokens: Count
     cache_read_input_tokens: Count
     output_tokens: Count
 
 
-class MessageAnswer(Answer):
+class MessageAnswer(AnswerBody):
     id: str
     type: Literal["message"]
     role: Literal["assistant"]
@@ -43,5 +43,5 @@ class MessageAnswer(Answer):
     usage: MessageUsage
 
 
-class TokenCountAnswer(Answer):
+class TokenCountAnswer(AnswerBody):
     input_tokens: Count

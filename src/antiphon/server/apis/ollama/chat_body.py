@@ -18,9 +18,9 @@ from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.parameters.messages import (
     AnyTool,
     AssistantMessage,
+    CalledFunction,
     CustomToolCall,
     Function,
-    FunctionCall,
     Message,
     SystemMessage,
     Tool,
@@ -150,7 +150,7 @@ def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:
         elif message.role == "assistant":
             calls: list[ToolCall | CustomToolCall] = []
             for call in message.tool_calls or ():
-                function = FunctionCall(name=call.function.name, arguments=json.dumps(call.function.arguments))
+                function = CalledFunction(name=call.function.name, arguments=json.dumps(call.function.arguments))
                 calls.append(ToolCall(id=call.id or f"call_{num_calls}", function=function))
                 unanswered.append((calls[-1].id, function.name))
                 num_calls += 1

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from antiphon.server.generation.parameters.messages import FunctionName
-from antiphon.server.generation.parameters.request_schemas import MAX_LOGPROBS, TokenId
+from antiphon.server.generation.parameters.peer_parameters import MAX_LOGPROBS
+from antiphon.server.generation.parameters.request_schemas import TokenId
 from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body, KeepAlive, Name
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from antiphon.server.generation.text.response_schemas import TokenLogprob
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class OllamaDone(Answer):
+class OllamaDone(AnswerBody):
     """Durations are in nanoseconds; an answer that only loads or unloads a model has none."""
 
     model: str
@@ -24,18 +24,18 @@ class OllamaDone(Answer):
     logprobs: list[TokenLogprob] | None = None
 
 
-class OllamaAnswerFunction(Answer):
+class OllamaAnswerFunction(AnswerBody):
     index: Count
     name: str
     arguments: dict[str, Any]
 
 
-class OllamaAnswerCall(Answer):
+class OllamaAnswerCall(AnswerBody):
     id: str
     function: OllamaAnswerFunction
 
 
-class OllamaAnswerMessage(Answer):
+class OllamaAnswerMessage(AnswerBody):
     role: Literal["assistant"]
     content: str
     thinking: str | None = None
@@ -52,7 +52,7 @@ class OllamaGenerateAnswer(OllamaDone):
     context: list[Count] | None = None
 
 
-class OllamaEmbedAnswer(Answer):
+class OllamaEmbedAnswer(AnswerBody):
     model: str
     embeddings: list[list[float]]
     total_duration: Count
@@ -60,11 +60,11 @@ class OllamaEmbedAnswer(Answer):
     prompt_eval_count: Count
 
 
-class OllamaEmbeddingsAnswer(Answer):
+class OllamaEmbeddingsAnswer(AnswerBody):
     embedding: list[float]
 
 
-class OllamaDetails(Answer):
+class OllamaDetails(AnswerBody):
     parent_model: str
     format: str
     family: str
@@ -73,7 +73,7 @@ class OllamaDetails(Answer):
     quantization_level: str
 
 
-class OllamaListed(Answer):
+class OllamaListed(AnswerBody):
     name: str
     model: str
     size: Count
@@ -85,7 +85,7 @@ class OllamaTag(OllamaListed):
     modified_at: str
 
 
-class OllamaTagsAnswer(Answer):
+class OllamaTagsAnswer(AnswerBody):
     models: list[OllamaTag]
 
 
@@ -95,11 +95,11 @@ class OllamaProcess(OllamaListed):
     context_length: Count
 
 
-class OllamaProcessesAnswer(Answer):
+class OllamaProcessesAnswer(AnswerBody):
     models: list[OllamaProcess]
 
 
-class OllamaShowAnswer(Answer):
+class OllamaShowAnswer(AnswerBody):
     modelfile: str
     parameters: str
     template: str
@@ -109,9 +109,9 @@ class OllamaShowAnswer(Answer):
     modified_at: str
 
 
-class OllamaPullAnswer(Answer):
+class OllamaPullAnswer(AnswerBody):
     status: Literal["success"]
 
 
-class OllamaVersionAnswer(Answer):
+class OllamaVersionAnswer(AnswerBody):
     version: str

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Literal
 
 from antiphon.server.generation.text.response_schemas import EmbeddingUsage
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class AnswerDocument(Answer):
+class AnswerDocument(AnswerBody):
     text: str
 
 
-class RerankResult(Answer):
+class RerankResult(AnswerBody):
     index: Count
     relevance_score: float
     document: AnswerDocument | None = None
 
 
-class RerankAnswer(Answer):
+class RerankAnswer(AnswerBody):
     """The best first."""
 
     id: str
@@ -27,13 +27,13 @@ class RerankAnswer(Answer):
     usage: EmbeddingUsage
 
 
-class ScoreRow(Answer):
+class ScoreRow(AnswerBody):
     object: Literal["score"]
     index: Count
     score: float
 
 
-class ScoreAnswer(Answer):
+class ScoreAnswer(AnswerBody):
     id: str
     object: Literal["list"]
     created: int

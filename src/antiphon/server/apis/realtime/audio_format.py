@@ -56,7 +56,7 @@ def decode_base64(text: str, param: str, max_bytes: int, start: int = 0, end: in
         raise WireError(f"{param} is not valid base64: {error}", param, "invalid_audio") from error
 
 
-class SoundInput:
+class RealtimeSoundInput:
     """Bytes of one format to mono samples at 16 kHz. A sample may be cut in two by the end of a chunk."""
 
     def __init__(self, format: AudioFormat) -> None:
@@ -102,5 +102,5 @@ class SoundOutput:
 
 def decoded_sound(data: bytes, format: AudioFormat) -> Floats:
     """A whole sound, as samples at 16 kHz."""
-    sound = SoundInput(format)
+    sound = RealtimeSoundInput(format)
     return np.concatenate([sound.push(data), sound.flush()])

@@ -1,4 +1,4 @@
-"""`ChatAnswer`: the answer of a chat model, as the pieces that a voice session reads."""
+"""`RealtimeChat`: the answer of a chat model, as the pieces that a voice session reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import AnswerPiece, AnswerUsage
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.server.apis.realtime.chat_messages import chat_body
-from antiphon.server.apis.realtime.leases import Lease, as_ours
+from antiphon.server.apis.realtime.leases import ModelLease, as_ours
 from antiphon.server.generation.chat.chat_call import ChatCall, finish_reason, is_cut, prepare_chat
 from antiphon.server.generation.text.generation import Generations
 from antiphon.server.serving.serving import Serving
@@ -22,10 +22,10 @@ from antiphon.server.web.http.errors import ApiError
 from antiphon.text.tool_calls.pieces import Piece, Reasoning
 
 
-class ChatAnswer:
+class RealtimeChat:
     """Closing it aborts the request and gives the model back."""
 
-    def __init__(self, chat: ChatCall, generations: Generations, lease: Lease, is_spoken: bool) -> None:
+    def __init__(self, chat: ChatCall, generations: Generations, lease: ModelLease, is_spoken: bool) -> None:
         self._chat = chat
         self._parser = chat.parser()
         self._generations = generations
@@ -81,7 +81,9 @@ class ChatAnswer:
         self._pieces += [piece for piece in found if not isinstance(piece, Reasoning)]
 
 
-async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> ChatAnswer:
+async def open_answer(
+    serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: ModelLease
+) -> RealtimeChat:
     """Sent to the engine. The lease is the answer's from here on; it is closed if this raises."""
     try:
         with as_ours():
@@ -92,7 +94,7 @@ async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSe
     except BaseException:
         lease.close()
         raise
-    return ChatAnswer(chat, generations, lease, settings.modality is Modality.AUDIO)
+    return RealtimeChat(chat, generations, lease, settings.modality is Modality.AUDIO)
 
 
 def _within(settings: VoiceSettings, most: int | None) -> VoiceSettings:
@@ -121,7 +123,7 @@ async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceS
     return found or await prepare_chat(serving, chat_body(last_turn(items), settings, model))
 
 
-async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> None:
+async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: ModelLease) -> None:
     """Compute the prompt, so that its blocks are cached. Closes the lease."""
     stream = None
     try:

@@ -16,7 +16,7 @@ from antiphon.server.web.access.client_secrets import DEFAULT_SECONDS, MAX_SECON
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
-from antiphon.server.web.http.schemas import Answer, Body
+from antiphon.server.web.http.schemas import AnswerBody, Body
 
 router = APIRouter()
 
@@ -33,7 +33,7 @@ class ClientSecretBody(Body):
     session: dict[str, Any] | None = None
 
 
-class ClientSecretAnswer(Answer):
+class ClientSecretAnswer(AnswerBody):
     value: str
     expires_at: int
     session: dict[str, Any]

@@ -22,7 +22,7 @@ from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.session import MAX_RESPONSES, VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.apis.realtime import client_events
-from antiphon.server.apis.realtime.audio_format import AudioFormat, SoundInput
+from antiphon.server.apis.realtime.audio_format import AudioFormat, RealtimeSoundInput
 from antiphon.server.apis.realtime.client_events import ClientEvent, EventRejectedError, parse
 from antiphon.server.apis.realtime.input_budget import InputBudget
 from antiphon.server.apis.realtime.model_names import with_served_names
@@ -36,7 +36,7 @@ from antiphon.server.apis.realtime.wire_items import REFERENCE, item_from, size_
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.context import RequestContext
 from antiphon.server.web.http.errors import INVALID, SERVER, ApiError
-from antiphon.server.web.http.inbox import Inbox
+from antiphon.server.web.http.inbox import WebSocketInbox
 
 #: Messages from this size on are parsed in a thread.
 LARGE_CHARACTERS = 1 << 16
@@ -73,7 +73,7 @@ class RealtimeConnection:
         shared: SharedInput,
     ) -> None:
         self._websocket = websocket
-        self._inbox = Inbox(MAX_WAITING_BYTES)
+        self._inbox = WebSocketInbox(MAX_WAITING_BYTES)
         #: The session after all updates, and what each update that is under way makes of it.
         self._config = config
         self._coming: deque[SessionConfig] = deque()
@@ -83,7 +83,7 @@ class RealtimeConnection:
         self._check = check
         self._idle_seconds = serving.config.limits.sessions.idle_seconds
         self._last_sent = time.monotonic()
-        self._input = SoundInput(config.input_format)
+        self._input = RealtimeSoundInput(config.input_format)
         self._budget = InputBudget(waiting=lambda: session.waiting_seconds)
         self._shared = shared
         self._formats: deque[_Format] = deque(maxlen=MAX_RESPONSES + 1)
@@ -258,7 +258,7 @@ class RealtimeConnection:
         await self._check.update(self._config, config)
         if config.input_format is not self._config.input_format:
             self._session.push(self._input.flush())
-            self._input = SoundInput(config.input_format)
+            self._input = RealtimeSoundInput(config.input_format)
         self._config = config
         self._coming.append(config)
         self._session.configure(with_served_names(self._serving.models, config.settings()), tag)

@@ -13,7 +13,7 @@ from antiphon.server.web.http.context import RequestContext, current_context
 from antiphon.server.web.http.errors import ApiError
 
 
-class Lease:
+class ModelLease:
     """A loaded model, until it is closed. May be closed twice."""
 
     def __init__(self, model: ReadyModel, context: RequestContext) -> None:
@@ -31,12 +31,12 @@ class Leases:
         self._serving = serving
         self._session_id = session_id
         #: By task.
-        self._kept: dict[str, Lease] = {}
+        self._kept: dict[str, ModelLease] = {}
         self._is_closed = False
         #: What keeps detectors loaded, by name.
         self._detectors: dict[str, RequestContext] = {}
 
-    async def take(self, name: str | None, task: str, detectors: Sequence[str] | None = None) -> Lease:
+    async def take(self, name: str | None, task: str, detectors: Sequence[str] | None = None) -> ModelLease:
         """The model of that name, or the default one, loaded if need be. Raises `AntiphonError`.
 
         With `detectors`, which may be none, the model's own are loaded too.
@@ -55,7 +55,7 @@ class Leases:
                 self._kept.pop(task).close()
         return lease
 
-    async def _lease(self, name: str | None, task: str, detectors: Sequence[str] | None) -> Lease:
+    async def _lease(self, name: str | None, task: str, detectors: Sequence[str] | None) -> ModelLease:
         models = self._serving.models
         context = RequestContext(self._session_id)
         token = current_context.set(context)
@@ -69,7 +69,7 @@ class Leases:
             raise
         finally:
             current_context.reset(token)
-        return Lease(model, context)
+        return ModelLease(model, context)
 
     async def hold_detector(self, name: str) -> None:
         """Have a detector loaded until the session ends. Raises `ApiError`."""

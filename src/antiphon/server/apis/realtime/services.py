@@ -23,7 +23,7 @@ from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import Answer, HeardText, Hearing, StreamingSynthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.apis.realtime.chat_answer import open_answer, prefill
-from antiphon.server.apis.realtime.leases import Lease, Leases, as_ours
+from antiphon.server.apis.realtime.leases import Leases, ModelLease, as_ours
 from antiphon.server.generation.sound.voices import resolve_voice
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.errors import ApiError
@@ -113,7 +113,7 @@ class ServedVoice:
 class LeasedHearing:
     """A hearing that gives its model back when it is closed."""
 
-    def __init__(self, hearing: AsyncHearing, lease: Lease) -> None:
+    def __init__(self, hearing: AsyncHearing, lease: ModelLease) -> None:
         self._lease = lease
         self._hearing = hearing
         self.push = hearing.push
@@ -135,7 +135,7 @@ class LeasedHearing:
 class LeasedSynthesis:
     """A synthesis that gives its model back when it is closed."""
 
-    def __init__(self, serving: Serving, synthesis: AsyncSynthesis, lease: Lease) -> None:
+    def __init__(self, serving: Serving, synthesis: AsyncSynthesis, lease: ModelLease) -> None:
         self._serving = serving
         self._synthesis = synthesis
         self._lease = lease

@@ -23,13 +23,13 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Settings(Wire):
+class StrictWire(Wire):
     """Settings of a session or a response. Unknown fields are rejected: their effect would be missing."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Format(Settings):
+class Format(StrictWire):
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
     rate: int | None = None
 
@@ -41,17 +41,17 @@ class Format(Settings):
         return self
 
 
-class Transcription(Settings):
+class InputTranscription(StrictWire):
     model: ModelName | None = None
     language: Annotated[str, Field(max_length=16)] | None = None
     prompt: Annotated[str, Field(max_length=1 << 16)] | None = None
 
 
-class NoiseReduction(Settings):
+class NoiseReduction(StrictWire):
     type: Literal["near_field", "far_field"] | None = None
 
 
-class ServerVad(Settings):
+class ServerVad(StrictWire):
     type: Literal["server_vad"]
     threshold: Annotated[float, Field(gt=0, le=1)] | None = None
     prefix_padding_ms: Annotated[int, Field(ge=0, le=5000)] | None = None
@@ -61,7 +61,7 @@ class ServerVad(Settings):
     interrupt_response: bool | None = None
 
 
-class SemanticVad(Settings):
+class SemanticVad(StrictWire):
     type: Literal["semantic_vad"]
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
     create_response: bool | None = None
@@ -71,24 +71,24 @@ class SemanticVad(Settings):
 TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
 
 
-class AudioInput(Settings):
+class AudioInput(StrictWire):
     format: Format | None = None
-    transcription: Transcription | None = None
+    transcription: InputTranscription | None = None
     noise_reduction: NoiseReduction | None = None
     turn_detection: TurnDetection | None = None
 
 
-class VoiceId(Settings):
+class VoiceId(StrictWire):
     id: VoiceName
 
 
-class AudioOutput(Settings):
+class AudioOutput(StrictWire):
     format: Format | None = None
     voice: VoiceName | VoiceId | None = None
     speed: Annotated[float, Field(ge=0.25, le=1.5)] | None = None
 
 
-class Audio(Settings):
+class Audio(StrictWire):
     input: AudioInput | None = None
     output: AudioOutput | None = None
 
@@ -114,7 +114,7 @@ class Truncation(Wire):
     token_limits: dict[str, Any] | None = None
 
 
-class Answering(Settings):
+class Answering(StrictWire):
     """What a session and a single response have in common."""
 
     instructions: Instructions | None = None
@@ -126,7 +126,7 @@ class Answering(Settings):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
 
-class Unused(Settings):
+class Unused(StrictWire):
     """Fields that are accepted without effect. A stored prompt is rejected before."""
 
     prompt: Any = None
@@ -148,7 +148,7 @@ class SessionUpdate(Answering, Unused):
     include: list[str] | None = None
 
 
-class ResponseAudio(Settings):
+class ResponseAudio(StrictWire):
     output: AudioOutput | None = None
 
 

@@ -24,21 +24,21 @@ from antiphon.server.apis.realtime.session_schemas import ToolName, Wire
 from antiphon.server.apis.realtime.wire_errors import WireError
 
 
-class Content(Wire):
+class WireContent(Wire):
     type: Literal["input_text", "input_audio", "output_text", "output_audio", "text", "audio", "input_image"]
     text: str | None = None
     audio: str | None = None
     transcript: str | None = None
 
 
-class MessageItem(Wire):
+class WireMessage(Wire):
     type: Literal["message"]
     id: ItemId | None = None
     role: Literal["user", "assistant", "system", "developer"]
-    content: Annotated[list[Content], Field(max_length=256)]
+    content: Annotated[list[WireContent], Field(max_length=256)]
 
 
-class FunctionCallItem(Wire):
+class WireFunctionCall(Wire):
     type: Literal["function_call"]
     id: ItemId | None = None
     call_id: ItemId | None = None
@@ -46,7 +46,7 @@ class FunctionCallItem(Wire):
     arguments: str
 
 
-class FunctionOutputItem(Wire):
+class WireFunctionOutput(Wire):
     type: Literal["function_call_output"]
     id: ItemId | None = None
     call_id: ItemId
@@ -54,9 +54,9 @@ class FunctionOutputItem(Wire):
 
 
 SCHEMAS: Mapping[str, type[Wire]] = {
-    "message": MessageItem,
-    "function_call": FunctionCallItem,
-    "function_call_output": FunctionOutputItem,
+    "message": WireMessage,
+    "function_call": WireFunctionCall,
+    "function_call_output": WireFunctionOutput,
 }
 REFERENCE = "item_reference"
 
@@ -72,17 +72,17 @@ def item_from(fields: Mapping[str, Any], format: AudioFormat, param: str = "item
         item = schema.model_validate(dict(fields))
     except ValidationError as error:
         raise WireError.of_validation(error, param) from error
-    if isinstance(item, FunctionCallItem):
+    if isinstance(item, WireFunctionCall):
         return FunctionCall(item.id or new_id("item"), item.call_id or new_id("call"), item.name, item.arguments)
-    if isinstance(item, FunctionOutputItem):
+    if isinstance(item, WireFunctionOutput):
         return FunctionOutput(item.id or new_id("item"), item.call_id, item.output)
-    assert isinstance(item, MessageItem)
+    assert isinstance(item, WireMessage)
     role = Role.SYSTEM if item.role in ("system", "developer") else Role(item.role)
     parts = [_part(part, role, format, f"{param}.content.{place}") for place, part in enumerate(item.content)]
     return Message(item.id or new_id("item"), role, tuple(parts))
 
 
-def _part(part: Content, role: Role, format: AudioFormat, param: str) -> Part:
+def _part(part: WireContent, role: Role, format: AudioFormat, param: str) -> Part:
     if part.type == "input_image":
         raise WireError("no model here reads images", f"{param}.type", "unsupported_value")
     is_sound = part.type in ("input_audio", "output_audio", "audio")

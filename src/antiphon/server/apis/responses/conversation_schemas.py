@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from antiphon.server.apis.responses.request_schemas import Item
-from antiphon.server.web.http.schemas import Answer, Body, Metadata
+from antiphon.server.web.http.schemas import AnswerBody, Body, Metadata
 
 #: At a time, as at OpenAI.
 MAX_ITEMS = 20
@@ -22,14 +22,14 @@ class ConversationItemsBody(Body):
     items: Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class ConversationAnswer(Answer):
+class ConversationAnswer(AnswerBody):
     id: str
     object: Literal["conversation"]
     created_at: int
     metadata: dict[str, str]
 
 
-class ConversationDeletedAnswer(Answer):
+class ConversationDeletedAnswer(AnswerBody):
     id: str
     object: Literal["conversation.deleted"]
     deleted: bool

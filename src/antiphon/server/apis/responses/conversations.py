@@ -10,7 +10,7 @@ from antiphon.server.apis.responses.compaction import unpack
 from antiphon.server.apis.responses.conversation_schemas import ConversationBody, ConversationItemsBody
 from antiphon.server.apis.responses.items import listed
 from antiphon.server.serving.serving import serving_of
-from antiphon.server.stored.conversations import Conversation, conversations_of, find_item
+from antiphon.server.stored.conversations import StoredConversation, conversations_of, find_item
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
@@ -26,14 +26,14 @@ async def _read(request: Request, model: type[Given]) -> Given:
     return await read_body(request, model, serving_of(request).config.limits.body_bytes)
 
 
-def _find(request: Request, conversation_id: str) -> Conversation:
+def _find(request: Request, conversation_id: str) -> StoredConversation:
     return conversations_of(request).find(conversation_id, context_of(request).key)
 
 
 @router.post("/v1/conversations")
 async def create_conversation(request: Request) -> Response:
     body = await _read(request, ConversationBody)
-    made = Conversation(context_of(request).key, body.metadata or {})
+    made = StoredConversation(context_of(request).key, body.metadata or {})
     await unpack(body.items or ())
     conversations_of(request).extend(made, [listed(item) for item in body.items or ()])
     return json_response(made.body())

@@ -11,7 +11,7 @@ from antiphon.server.apis.responses.items import listed
 from antiphon.server.apis.responses.request_schemas import ITEMS, ConversationReference, Item
 from antiphon.server.apis.responses.store import ResponseStore
 from antiphon.server.generation.text.wire_format import WireEvent
-from antiphon.server.stored.conversations import Conversation, ConversationStore
+from antiphon.server.stored.conversations import ConversationStore, StoredConversation
 from antiphon.server.web.bodies.stepped_validation import STEP
 from antiphon.server.web.http.errors import invalid
 
@@ -23,7 +23,7 @@ class History:
     items: list[Item]
     inputs: list[WireEvent]
     given: list[WireEvent] = field(default_factory=list)
-    conversation: Conversation | None = None
+    conversation: StoredConversation | None = None
 
 
 async def history(
@@ -71,7 +71,7 @@ def _items(input_: str | Sequence[Item] | None) -> list[Item]:
     return list(input_ or ())
 
 
-def _is_in(responses: ResponseStore, previous_id: str, conversation: Conversation, owner: int | None) -> bool:
+def _is_in(responses: ResponseStore, previous_id: str, conversation: StoredConversation, owner: int | None) -> bool:
     """Whether the conversation has the output of that response already."""
     previous = responses.find(previous_id, owner, "previous_response_id")
     return (previous.body.get("conversation") or {}).get("id") == conversation.id

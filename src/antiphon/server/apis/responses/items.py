@@ -25,9 +25,9 @@ from antiphon.server.apis.responses.request_schemas import (
 from antiphon.server.apis.responses.tools import TOOL_SEARCH, ResponseTools, joined_name
 from antiphon.server.generation.parameters.messages import (
     AssistantMessage,
+    CalledFunction,
     CustomCall,
     CustomToolCall,
-    FunctionCall,
     Message,
     SystemMessage,
     ToolCall,
@@ -109,9 +109,9 @@ def _call(item: CallItem) -> ToolCall | CustomToolCall:
         custom = CustomCall(name=joined_name(item.namespace, item.name), input=item.input)
         return CustomToolCall(id=item.call_id, type="custom", custom=custom)
     if isinstance(item, ToolSearchCallItem):
-        function = FunctionCall(name=TOOL_SEARCH, arguments=json.dumps(item.arguments))
+        function = CalledFunction(name=TOOL_SEARCH, arguments=json.dumps(item.arguments))
         return ToolCall(id=item.call_id or TOOL_SEARCH, function=function)
-    function = FunctionCall(name=joined_name(item.namespace, item.name), arguments=item.arguments)
+    function = CalledFunction(name=joined_name(item.namespace, item.name), arguments=item.arguments)
     return ToolCall(id=item.call_id, function=function)
 
 

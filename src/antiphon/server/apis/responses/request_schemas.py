@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from antiphon.server.generation.parameters.messages import AnyText, FunctionName
+from antiphon.server.generation.parameters.peer_parameters import MAX_LOGPROBS
 from antiphon.server.generation.parameters.reasoning_effort import Effort
 from antiphon.server.generation.parameters.request_schemas import (
-    MAX_LOGPROBS,
     JsonObjectFormat,
     SamplingBody,
     TextFormat,

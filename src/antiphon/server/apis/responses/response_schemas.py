@@ -6,30 +6,30 @@ from typing import Any, Literal
 
 from pydantic import RootModel
 
-from antiphon.server.generation.text.response_schemas import Timings, TokenLogprob
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.generation.text.response_schemas import CompletionTimings, TokenLogprob
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class AnswerOutputText(Answer):
+class AnswerOutputText(AnswerBody):
     type: Literal["output_text"]
     text: str
     annotations: list[Any]
     logprobs: list[TokenLogprob] | None = None
 
 
-class AnswerInputText(Answer):
+class AnswerInputText(AnswerBody):
     type: Literal["input_text"]
     text: str
 
 
-class AnswerReasoningText(Answer):
+class AnswerReasoningText(AnswerBody):
     type: Literal["reasoning_text"]
     text: str
 
 
-class AnswerOutputMessage(Answer):
+class AnswerOutputMessage(AnswerBody):
     id: str
     type: Literal["message"]
     status: Status
@@ -38,7 +38,7 @@ class AnswerOutputMessage(Answer):
     phase: str | None = None
 
 
-class AnswerFunctionCall(Answer):
+class AnswerFunctionCall(AnswerBody):
     id: str
     type: Literal["function_call"]
     status: Status
@@ -48,7 +48,7 @@ class AnswerFunctionCall(Answer):
     namespace: str | None = None
 
 
-class AnswerCustomToolCall(Answer):
+class AnswerCustomCall(AnswerBody):
     id: str
     type: Literal["custom_tool_call"]
     status: Status
@@ -58,7 +58,7 @@ class AnswerCustomToolCall(Answer):
     namespace: str | None = None
 
 
-class AnswerToolSearchCall(Answer):
+class AnswerToolSearchCall(AnswerBody):
     id: str
     type: Literal["tool_search_call"]
     status: Status
@@ -67,7 +67,7 @@ class AnswerToolSearchCall(Answer):
     arguments: dict[str, Any]
 
 
-class AnswerToolSearchOutput(Answer):
+class AnswerToolSearchOutput(AnswerBody):
     id: str
     type: Literal["tool_search_output"]
     status: Status
@@ -76,7 +76,7 @@ class AnswerToolSearchOutput(Answer):
     tools: list[dict[str, Any]]
 
 
-class AnswerReasoning(Answer):
+class AnswerReasoning(AnswerBody):
     id: str
     type: Literal["reasoning"]
     status: Status
@@ -85,7 +85,7 @@ class AnswerReasoning(Answer):
     content: list[AnswerReasoningText] | None = None
 
 
-class AnswerInputMessage(Answer):
+class AnswerInputMessage(AnswerBody):
     id: str
     type: Literal["message"]
     status: Status
@@ -94,7 +94,7 @@ class AnswerInputMessage(Answer):
     phase: str | None = None
 
 
-class AnswerFunctionCallOutput(Answer):
+class AnswerFunctionCallOutput(AnswerBody):
     id: str
     type: Literal["function_call_output"]
     status: Status
@@ -102,7 +102,7 @@ class AnswerFunctionCallOutput(Answer):
     output: str | list[AnswerInputText]
 
 
-class AnswerCustomToolCallOutput(Answer):
+class AnswerCustomToolCallOutput(AnswerBody):
     id: str
     type: Literal["custom_tool_call_output"]
     status: Status
@@ -110,7 +110,7 @@ class AnswerCustomToolCallOutput(Answer):
     output: str | list[AnswerInputText]
 
 
-class AnswerCompaction(Answer):
+class AnswerCompaction(AnswerBody):
     """Opaque; it is sent back as it is."""
 
     id: str
@@ -119,43 +119,43 @@ class AnswerCompaction(Answer):
     created_by: str | None = None
 
 
-class InputTokensDetails(Answer):
+class InputTokensDetails(AnswerBody):
     cached_tokens: Count
     cache_write_tokens: Count
 
 
-class OutputTokensDetails(Answer):
+class OutputTokensDetails(AnswerBody):
     reasoning_tokens: Count
 
 
-class ResponseUsage(Answer):
+class ResponseUsage(AnswerBody):
     input_tokens: Count
     input_tokens_details: InputTokensDetails
     output_tokens: Count
     output_tokens_details: OutputTokensDetails
     total_tokens: Count
-    timings: Timings | None = None
+    timings: CompletionTimings | None = None
 
 
-class ResponseFailure(Answer):
+class ResponseFailure(AnswerBody):
     code: str
     message: str
 
 
-class IncompleteDetails(Answer):
+class IncompleteDetails(AnswerBody):
     reason: Literal["max_output_tokens"]
 
 
-class AnswerReasoningOptions(Answer):
+class AnswerReasoningOptions(AnswerBody):
     effort: str | None
     summary: None
 
 
-class AnswerConversation(Answer):
+class AnswerConversation(AnswerBody):
     id: str
 
 
-class ResponseAnswer(Answer):
+class ResponseAnswer(AnswerBody):
     id: str
     object: Literal["response"]
     created_at: int
@@ -170,9 +170,7 @@ class ResponseAnswer(Answer):
     max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
-    output: list[
-        AnswerOutputMessage | AnswerFunctionCall | AnswerCustomToolCall | AnswerToolSearchCall | AnswerReasoning
-    ]
+    output: list[AnswerOutputMessage | AnswerFunctionCall | AnswerCustomCall | AnswerToolSearchCall | AnswerReasoning]
     parallel_tool_calls: bool
     previous_response_id: str | None
     prompt_cache_key: str | None
@@ -196,7 +194,7 @@ AnyItem = (
     AnswerInputMessage
     | AnswerFunctionCall
     | AnswerFunctionCallOutput
-    | AnswerCustomToolCall
+    | AnswerCustomCall
     | AnswerCustomToolCallOutput
     | AnswerToolSearchCall
     | AnswerToolSearchOutput
@@ -209,7 +207,7 @@ class ItemAnswer(RootModel[AnyItem]):
     """An item of a conversation."""
 
 
-class InputItemsAnswer(Answer):
+class InputItemsAnswer(AnswerBody):
     object: Literal["list"]
     data: list[AnyItem]
     first_id: str
@@ -217,13 +215,13 @@ class InputItemsAnswer(Answer):
     has_more: bool
 
 
-class DeletedAnswer(Answer):
+class DeletedAnswer(AnswerBody):
     id: str
     object: Literal["response"]
     deleted: bool
 
 
-class CompactedAnswer(Answer):
+class CompactedAnswer(AnswerBody):
     id: str
     object: Literal["response.compaction"]
     created_at: int
@@ -231,6 +229,6 @@ class CompactedAnswer(Answer):
     usage: ResponseUsage
 
 
-class CountedTokensAnswer(Answer):
+class CountedTokensAnswer(AnswerBody):
     object: Literal["response.input_tokens"]
     input_tokens: Count

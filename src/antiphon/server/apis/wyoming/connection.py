@@ -15,8 +15,8 @@ from antiphon.server.apis.wyoming.info import LIVE_PROGRAM, PROGRAM, PROGRAMS, i
 from antiphon.server.apis.wyoming.metrics import WyomingMetrics
 from antiphon.server.apis.wyoming.offers import Offers
 from antiphon.server.apis.wyoming.request import run_request
-from antiphon.server.apis.wyoming.synthesis import Synthesis
-from antiphon.server.apis.wyoming.transcription import Transcription
+from antiphon.server.apis.wyoming.synthesis import WyomingSynthesis
+from antiphon.server.apis.wyoming.transcription import WyomingTranscription
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.connection_limits import Connections
 from antiphon.server.web.http.context import RequestContext
@@ -178,11 +178,11 @@ class WyomingConnection:
 
     async def _transcribe(self, frame: Frame) -> None:
         wanted, self._wanted = self._wanted, WantedTranscript()
-        request = Transcription(self._serving, self, wanted, is_live=self._program == LIVE_PROGRAM)
+        request = WyomingTranscription(self._serving, self, wanted, is_live=self._program == LIVE_PROGRAM)
         await self._run("transcribe", lambda context: request.run(context, frame))
 
     async def _synthesize(self, frame: Frame) -> None:
-        request = Synthesis(self._serving, self)
+        request = WyomingSynthesis(self._serving, self)
         run = request.run_whole if frame.type == synthesis.SYNTHESIZE else request.run_streamed
         await self._run("synthesize", lambda context: run(context, frame))
 

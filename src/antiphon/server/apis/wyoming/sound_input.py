@@ -1,4 +1,4 @@
-"""`SoundInput`: the chunks of a client as mono sound at 16 kHz, whatever their rate, width and channels."""
+"""`WyomingSoundInput`: the chunks of a client as mono sound at 16 kHz, whatever their rate, width and channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.server.apis.wyoming.events import SoundFormat
 ENCODINGS: dict[int, Encoding] = {1: "u8", 2: "s16le", 3: "s24le", 4: "s32le"}
 
 
-class SoundInput:
+class WyomingSoundInput:
     """The same samples come out however the sound is divided into chunks. A change of format ends what came before."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ CHUNK_SECONDS = 0.1
 WIDTH = 2
 
 
-class Synthesis:
+class WyomingSynthesis:
     """One text. Its sound is one stream: `audio-start`, chunks of 16-bit samples, `audio-stop`."""
 
     def __init__(self, serving: Serving, link: Link) -> None:

@@ -20,7 +20,7 @@ from antiphon.server.apis.wyoming.events import SoundFormat, WantedTranscript, s
 from antiphon.server.apis.wyoming.frames import Frame
 from antiphon.server.apis.wyoming.offers import Offers, nothing_for
 from antiphon.server.apis.wyoming.request import Link, beside, limit_time
-from antiphon.server.apis.wyoming.sound_input import SoundInput
+from antiphon.server.apis.wyoming.sound_input import WyomingSoundInput
 from antiphon.server.generation.sound.transcript_answers import log_transcription
 from antiphon.server.serving.failures import engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -38,7 +38,7 @@ LEAD_SECONDS = 60.0
 LARGE_BYTES = 128 << 10
 
 
-class Transcription:
+class WyomingTranscription:
     """One stream of sound, from its first event to the transcript. With `is_live`, text comes while the person speaks.
 
     Otherwise the transcript equals that of the same sound sent over HTTP, and text comes as it becomes final.
@@ -49,7 +49,7 @@ class Transcription:
         self._link = link
         self._wanted = wanted
         self._is_live = is_live
-        self._input = SoundInput()
+        self._input = WyomingSoundInput()
         self._format: SoundFormat | None = None
         self._held: list[Floats] = []
         self._num_held = 0

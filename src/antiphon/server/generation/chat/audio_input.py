@@ -11,7 +11,12 @@ from antiphon.audio.samples import RawFormat
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.server.generation.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
-from antiphon.server.generation.parameters.messages import AssistantMessage, InputAudioPart, TextPart, UserMessage
+from antiphon.server.generation.parameters.messages import (
+    AssistantMessage,
+    InputAudioPart,
+    TextContentPart,
+    UserMessage,
+)
 from antiphon.server.generation.sound.upload_transcription import UploadTranscription
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.errors import invalid
@@ -53,7 +58,7 @@ async def transcribe_audio(serving: Serving, body: ChatBody, store: SpokenReplyS
     return body.model_copy(update={"messages": messages})
 
 
-async def _transcribe(serving: Serving, part: InputAudioPart, param: str) -> TextPart:
+async def _transcribe(serving: Serving, part: InputAudioPart, param: str) -> TextContentPart:
     try:
         data = base64.b64decode(part.input_audio.data, validate=True)
     except (binascii.Error, ValueError):
@@ -61,4 +66,4 @@ async def _transcribe(serving: Serving, part: InputAudioPart, param: str) -> Tex
     model = await serving.models.ready(TRANSCRIPTION_MODEL, "transcribe")
     raw = RawFormat("s16le", 24_000) if part.input_audio.format == "pcm16" else None
     call = UploadTranscription(serving, model, io.BytesIO(data), TranscriptionOptions(), f"{param}.data", raw)
-    return TextPart(type="text", text=(await call.wait()).text)
+    return TextContentPart(type="text", text=(await call.wait()).text)

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from antiphon.server.generation.parameters.messages import AnyTool, Function, FunctionReference, Message, ToolChoice
+from antiphon.server.generation.parameters.peer_parameters import MAX_LOGPROBS
 from antiphon.server.generation.parameters.prediction import PredictedContent
 from antiphon.server.generation.parameters.reasoning_effort import Effort
-from antiphon.server.generation.parameters.request_schemas import MAX_LOGPROBS, GenerateBody
+from antiphon.server.generation.parameters.request_schemas import GenerateBody
 from antiphon.server.generation.parameters.unsupported_fields import CHAT
 from antiphon.server.generation.sound.request_schemas import VoiceReference
 from antiphon.server.web.http.schemas import Body, Name, Unsupported

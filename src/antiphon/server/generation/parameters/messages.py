@@ -14,7 +14,7 @@ from antiphon.server.web.http.text_only import TEXT_ONLY, ReadsText
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
-class TextPart(Body):
+class TextContentPart(Body):
     type: Literal["text"]
     text: str
 
@@ -31,7 +31,7 @@ class InputAudioPart(Body):
     input_audio: InputAudio
 
 
-TextContent = str | list[Annotated[TextPart, ReadsText]]
+TextContent = str | list[Annotated[TextContentPart, ReadsText]]
 
 
 class SystemMessage(Body):
@@ -44,11 +44,11 @@ class UserMessage(Body):
     unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported(TEXT_ONLY)}
 
     role: Literal["user"]
-    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type"), ReadsText]]
+    content: str | list[Annotated[TextContentPart | InputAudioPart, Field(discriminator="type"), ReadsText]]
     name: str | None = None
 
 
-class FunctionCall(Body):
+class CalledFunction(Body):
     name: FunctionName
     arguments: str
 
@@ -56,7 +56,7 @@ class FunctionCall(Body):
 class ToolCall(Body):
     id: str
     type: Literal["function"] | None = "function"
-    function: FunctionCall
+    function: CalledFunction
     index: int | None = None
 
 
@@ -104,7 +104,7 @@ class AssistantMessage(Body):
     refusal: str | None = None
     audio: AudioReference | None = None
     #: The deprecated form of a tool call.
-    function_call: FunctionCall | None = None
+    function_call: CalledFunction | None = None
     annotations: list[Any] | None = None
 
 

@@ -60,18 +60,20 @@ def _close(schema: JsonSchema) -> JsonSchema:
     return {**schema, "additionalProperties": False} if is_object and not is_open else schema
 
 
-def _rebuilt(schema: Any, change: Callable[[JsonSchema], JsonSchema], enters_all_of: bool = False) -> Any:
-    """A copy, changed from the inside out. The depth of a schema is limited before."""
-    if not isinstance(schema, dict):
-        return schema
+def _rebuilt(schema: JsonSchema, change: Callable[[JsonSchema], JsonSchema], enters_all_of: bool = False) -> JsonSchema:
+    """Copy a schema and change it from the inside out. The depth of a schema is limited before."""
+
+    def rebuilt_part(part: Any) -> Any:
+        return _rebuilt(part, change, enters_all_of) if isinstance(part, dict) else part
+
     made: JsonSchema = {}
     for key, value in schema.items():
         if isinstance(value, dict) and key in SINGLE:
-            made[key] = _rebuilt(value, change, enters_all_of)
+            made[key] = rebuilt_part(value)
         elif isinstance(value, dict) and key in NAMED:
-            made[key] = {name: _rebuilt(part, change, enters_all_of) for name, part in value.items()}
+            made[key] = {name: rebuilt_part(part) for name, part in value.items()}
         elif isinstance(value, list) and (key in LISTED or (key == "allOf" and enters_all_of)):
-            made[key] = [_rebuilt(part, change, enters_all_of) for part in value]
+            made[key] = [rebuilt_part(part) for part in value]
         else:
             made[key] = value
     return change(made)

@@ -114,7 +114,8 @@ class UploadTranscription:
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
         """Cancelling the caller does not cancel the thread."""
-        working = self._working = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+        working = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+        self._working = working
         await asyncio.wait([working])
         return working.result()
 

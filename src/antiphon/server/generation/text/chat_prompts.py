@@ -14,7 +14,7 @@ from antiphon.server.generation.parameters.messages import (
     InputAudioPart,
     Message,
     TextContent,
-    TextPart,
+    TextContentPart,
     Tool,
     ToolCall,
     ToolMessage,
@@ -159,12 +159,12 @@ def _plain_function(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _text(content: TextContent | Sequence[TextPart | InputAudioPart] | None) -> str:
+def _text(content: TextContent | Sequence[TextContentPart | InputAudioPart] | None) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
         return content
-    texts = [part.text for part in content if isinstance(part, TextPart)]
+    texts = [part.text for part in content if isinstance(part, TextContentPart)]
     if len(texts) < len(content):
         raise invalid("input_audio is supported by /v1/chat/completions only", "messages", "unsupported_value")
     return "".join(texts)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class PromptTokensDetails(Answer):
+class PromptTokensDetails(AnswerBody):
     cached_tokens: Count
 
 
-class CompletionTokensDetails(Answer):
+class CompletionTokensDetails(AnswerBody):
     """Tokens that were computed as a draft: those that became the answer's, and the others."""
 
     accepted_prediction_tokens: Count
     rejected_prediction_tokens: Count
 
 
-class Timings(Answer):
+class CompletionTimings(AnswerBody):
     """Seconds, of the slowest choice, and the drafted tokens of all, where there were any."""
 
     queue: float
@@ -29,16 +29,16 @@ class Timings(Answer):
     draft_n_accepted: Count | None = None
 
 
-class Usage(Answer):
+class CompletionUsage(AnswerBody):
     prompt_tokens: Count
     completion_tokens: Count
     total_tokens: Count
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails
-    timings: Timings | None = None
+    timings: CompletionTimings | None = None
 
 
-class TopLogprob(Answer):
+class TopLogprob(AnswerBody):
     token: str
     logprob: float
     bytes: list[int]
@@ -48,14 +48,14 @@ class TokenLogprob(TopLogprob):
     top_logprobs: list[TopLogprob]
 
 
-class CompletionLogprobs(Answer):
+class CompletionLogprobs(AnswerBody):
     tokens: list[str]
     token_logprobs: list[float | None]
     top_logprobs: list[dict[str, float] | None] | None
     text_offset: list[int]
 
 
-class PromptLogprob(Answer):
+class PromptLogprob(AnswerBody):
     logprob: float
     rank: int
     decoded_token: str
@@ -65,7 +65,7 @@ class PromptLogprob(Answer):
 PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
-class CompletionChoice(Answer):
+class CompletionChoice(AnswerBody):
     index: Count
     text: str
     logprobs: CompletionLogprobs | None
@@ -75,40 +75,40 @@ class CompletionChoice(Answer):
     token_ids: list[int] | None = None
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer(AnswerBody):
     id: str
     object: Literal["text_completion"]
     created: int
     model: str
     system_fingerprint: str
     choices: list[CompletionChoice]
-    usage: Usage
+    usage: CompletionUsage
 
 
-class EmbeddingRow(Answer):
+class EmbeddingRow(AnswerBody):
     object: Literal["embedding"]
     index: Count
     embedding: list[float] | str
 
 
-class EmbeddingUsage(Answer):
+class EmbeddingUsage(AnswerBody):
     prompt_tokens: Count
     total_tokens: Count
 
 
-class EmbeddingAnswer(Answer):
+class EmbeddingAnswer(AnswerBody):
     object: Literal["list"]
     model: str
     data: list[EmbeddingRow]
     usage: EmbeddingUsage
 
 
-class TokensAnswer(Answer):
+class TokensAnswer(AnswerBody):
     tokens: list[int]
     token_strs: list[str]
     count: Count
     max_model_len: int
 
 
-class PromptAnswer(Answer):
+class PromptAnswer(AnswerBody):
     prompt: str

@@ -27,7 +27,7 @@ QUIET_SECONDS = 10.0
 COMMENT = b": quiet\n\n"
 
 
-class Listener:
+class ActivityListener:
     """What waits for one listener. One that does not read loses what waits, and begins again with a snapshot."""
 
     def __init__(self) -> None:
@@ -90,18 +90,18 @@ class ActivityHub:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
         client.on_activity = self._take
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, ActivityListener] = {}
         self._following: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def add(self) -> Listener:
+    def add(self) -> ActivityListener:
         """A new listener. `remove` follows."""
         if len(self) >= MAX_LISTENERS:
             message = f"{counted(len(self), 'listener')} of events are connected; at most {MAX_LISTENERS} may be"
             raise unavailable(message, "too_many_listeners", 10)
-        listener = Listener()
+        listener = ActivityListener()
         self._listeners[listener.id] = listener
         listener.put_state(self._state())
         self._ask(listener)
@@ -109,7 +109,7 @@ class ActivityHub:
             self._following = asyncio.create_task(self._follow((self._client.state, self._client.restarts)))
         return listener
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: ActivityListener) -> None:
         """The last one to be removed ends the reports."""
         if self._listeners.pop(listener.id, None) is None or self._listeners:
             return
@@ -118,7 +118,7 @@ class ActivityHub:
             self._following.cancel()
             self._following = None
 
-    async def stream(self, listener: Listener) -> AsyncGenerator[bytes]:
+    async def stream(self, listener: ActivityListener) -> AsyncGenerator[bytes]:
         """The events of one listener: `engine`, `snapshot`, `activity`; and `lost`, after which a snapshot follows."""
         while not listener.is_closed:
             events = await listener.take()
@@ -128,7 +128,7 @@ class ActivityHub:
                 events.append(named_event("lost", {"reports": lost}))
             yield b"".join(events) or COMMENT
 
-    def _ask(self, listener: Listener) -> None:
+    def _ask(self, listener: ActivityListener) -> None:
         """Have the engine send a snapshot. If it is not ready, that is done when it is."""
         with contextlib.suppress(EngineError):
             self._client.watch_activity(listener.id)

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import RootModel
 
-from antiphon.server.web.http.schemas import Answer
+from antiphon.server.web.http.schemas import AnswerBody
 
 
-class ModelCard(Answer):
+class ModelCard(AnswerBody):
     """A model under one of its names; `root` is the name it was loaded under, `parent` the model of an adapter."""
 
     id: str
@@ -25,12 +25,12 @@ class ModelCard(Answer):
     error: str | None
 
 
-class ModelsAnswer(Answer):
+class ModelsAnswer(AnswerBody):
     object: Literal["list"]
     data: list[ModelCard]
 
 
-class AnthropicModelCard(Answer):
+class AnthropicModelCard(AnswerBody):
     type: Literal["model"]
     id: str
     display_name: str
@@ -40,7 +40,7 @@ class AnthropicModelCard(Answer):
     max_tokens: int | None
 
 
-class AnthropicModelsAnswer(Answer):
+class AnthropicModelsAnswer(AnswerBody):
     data: list[AnthropicModelCard]
     has_more: bool
     first_id: str | None
@@ -55,17 +55,17 @@ class AnyModelCard(RootModel[ModelCard | AnthropicModelCard]):
     """Anthropic's form for requests with the header `anthropic-version`."""
 
 
-class DeletedModel(Answer):
+class DeletedModel(AnswerBody):
     id: str
     object: Literal["model"]
     deleted: Literal[True]
 
 
-class VersionAnswer(Answer):
+class VersionAnswer(AnswerBody):
     version: str
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(AnswerBody):
     status: str
     cause: str | None = None
     models: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.serving.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.serving.setup.model_checks import check_models_fit, known_weight_bytes
 from antiphon.server.serving.setup.openai_names import OPENAI
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from antiphon.server.serving.setup.tls import TLSFiles
 from antiphon.server.serving.setup.wyoming_plan import WyomingPlan
 from antiphon.server.web.access.keys import KeyRing
@@ -39,7 +39,7 @@ class LaunchPlan:
     kv_bytes: int
 
     @classmethod
-    def of(cls, settings: Settings) -> LaunchPlan:
+    def of(cls, settings: ServerSettings) -> LaunchPlan:
         check_references(settings["models"])
         memory = default_budget() if settings["memory"] is None else settings["memory"] << 20
         kv = min(DEFAULT_KV_BYTES, memory // 4) if settings["kv_memory"] is None else settings["kv_memory"] << 20
@@ -77,13 +77,13 @@ class LaunchPlan:
         return cls(_config(settings, memory), engine, tls, WyomingPlan.of(settings), memory, kv)
 
 
-def _draft_bytes(settings: Settings) -> int:
+def _draft_bytes(settings: ServerSettings) -> int:
     """Bytes of the weights of a draft model in the CPU's memory, which stay there beside the models."""
     is_draft = Speculation.of_engine(settings["speculate"]) is Speculation.DRAFT
     return (known_weight_bytes(settings["speculate"]) or 0) if is_draft and _are_on_cpu(settings) else 0
 
 
-def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
+def _config(settings: ServerSettings, memory_bytes: int) -> ServerConfig:
     specs = _specs(settings)
     return ServerConfig(
         models=specs,
@@ -142,7 +142,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
     )
 
 
-def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
+def _specs(settings: ServerSettings) -> tuple[ModelSpec, ...]:
     references: list[str] = settings["models"]
     own: dict[str, str] = settings["keep_alive_of"]
     names = [name_of(reference) for reference in references]
@@ -167,14 +167,14 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
     )
 
 
-def _are_on_cpu(settings: Settings) -> bool:
+def _are_on_cpu(settings: ServerSettings) -> bool:
     """Whether all models are surely on the CPU; what a GPU has room for, only the engine knows."""
     devices: dict[str, str] = settings["device_of"]
     asked = {devices.get(name_of(reference), settings["device"]) for reference in settings["models"]}
     return asked <= ({CPU} if has_gpu_driver() else {CPU, AUTO})
 
 
-def _expected_weights(settings: Settings) -> dict[str, int]:
+def _expected_weights(settings: ServerSettings) -> dict[str, int]:
     """The bytes of weights of configured models that may be on a GPU, as far as their sizes are known."""
     devices: dict[str, str] = settings["device_of"]
     named = {name_of(reference): reference for reference in settings["models"]}
@@ -210,7 +210,7 @@ def _files_dir(path: str | None) -> Path:
     return environment.home() / "files" if path is None else Path(path).expanduser().absolute()
 
 
-def _tls(settings: Settings) -> TLSFiles | None:
+def _tls(settings: ServerSettings) -> TLSFiles | None:
     certificate, key = settings["tls_cert"], settings["tls_key"]
     if certificate is None and key is None:
         return None

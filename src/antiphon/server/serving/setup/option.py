@@ -12,7 +12,7 @@ from antiphon.errors import InvalidRequestError
 FALSE = ("0", "false", "no", "off")
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """How a value is written: in the file as TOML's own type, in a variable as text."""
 
     TEXT = "text"
@@ -28,7 +28,7 @@ class Option:
     """`key` is `section.name`; the flag is `--name` and the variable `ANTIPHON_NAME`."""
 
     key: str
-    kind: Kind
+    kind: OptionKind
     default: Any
     help: str
     choices: tuple[str, ...] = ()
@@ -61,17 +61,17 @@ class Option:
     def from_text(self, text: str, origin: str) -> Any:
         """The value of an environment variable: lists are separated by commas, tables are `name=value` pairs."""
         match self.kind:
-            case Kind.TEXT:
+            case OptionKind.TEXT:
                 return self.check(text, origin)
-            case Kind.SWITCH:
+            case OptionKind.SWITCH:
                 return text.strip().lower() not in FALSE
-            case Kind.WHOLE | Kind.NUMBER:
+            case OptionKind.WHOLE | OptionKind.NUMBER:
                 try:
-                    return self.check(int(text) if self.kind is Kind.WHOLE else float(text), origin)
+                    return self.check(int(text) if self.kind is OptionKind.WHOLE else float(text), origin)
                 except ValueError:
                     raise self._wrong(text, origin) from None
         items = [item.strip() for item in text.split(",") if item.strip()]
-        return self.check(items if self.kind is Kind.LIST else self.pairs(items, origin), origin)
+        return self.check(items if self.kind is OptionKind.LIST else self.pairs(items, origin), origin)
 
     def pairs(self, items: list[str], origin: str) -> dict[str, str]:
         """`name=value` as a table."""
@@ -91,12 +91,12 @@ class Option:
         if value is None:
             return None
         accepted = {
-            Kind.TEXT: isinstance(value, str),
-            Kind.WHOLE: type(value) is int,
-            Kind.NUMBER: type(value) in (int, float),
-            Kind.SWITCH: type(value) is bool,
-            Kind.LIST: isinstance(value, list) and all(isinstance(item, str) for item in value),
-            Kind.TABLE: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
+            OptionKind.TEXT: isinstance(value, str),
+            OptionKind.WHOLE: type(value) is int,
+            OptionKind.NUMBER: type(value) in (int, float),
+            OptionKind.SWITCH: type(value) is bool,
+            OptionKind.LIST: isinstance(value, list) and all(isinstance(item, str) for item in value),
+            OptionKind.TABLE: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
         }
         if not accepted[self.kind]:
             raise self._wrong(value, origin)

@@ -7,37 +7,37 @@ from typing import Any
 from antiphon.engine.policies.registry import POLICIES
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.server.serving.setup.openai_names import OPENAI
-from antiphon.server.serving.setup.option import Kind, Option
+from antiphon.server.serving.setup.option import Option, OptionKind
 
 
 def _text(key: str, default: str | None, help_: str, **more: Any) -> Option:
-    return Option(key, Kind.TEXT, default, help_, **more)
+    return Option(key, OptionKind.TEXT, default, help_, **more)
 
 
 def _whole(key: str, default: int | None, help_: str, minimum: int = 1, **more: Any) -> Option:
-    return Option(key, Kind.WHOLE, default, help_, minimum=minimum, **more)
+    return Option(key, OptionKind.WHOLE, default, help_, minimum=minimum, **more)
 
 
 def _number(key: str, default: float, help_: str, minimum: float = 0, **more: Any) -> Option:
-    return Option(key, Kind.NUMBER, default, help_, minimum=minimum, **more)
+    return Option(key, OptionKind.NUMBER, default, help_, minimum=minimum, **more)
 
 
 def _switch(key: str, default: bool, help_: str) -> Option:
-    return Option(key, Kind.SWITCH, default, help_)
+    return Option(key, OptionKind.SWITCH, default, help_)
 
 
 def _list(key: str, help_: str, **more: Any) -> Option:
-    return Option(key, Kind.LIST, [], help_, **more)
+    return Option(key, OptionKind.LIST, [], help_, **more)
 
 
 def _table(key: str, help_: str, **more: Any) -> Option:
-    return Option(key, Kind.TABLE, {}, help_, **more)
+    return Option(key, OptionKind.TABLE, {}, help_, **more)
 
 
 #: The only option given by arguments instead of a flag.
 MODELS = Option(
     "models.models",
-    Kind.LIST,
+    OptionKind.LIST,
     ["qwen2.5-coder-0.5b", "all-minilm-l6-v2"],
     "Catalog names, files, folders or hub references. Default: qwen2.5-coder-0.5b and all-minilm-l6-v2.",
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from antiphon import environment
 from antiphon.errors import InvalidRequestError
-from antiphon.server.serving.setup.option import Kind
+from antiphon.server.serving.setup.option import OptionKind
 from antiphon.server.serving.setup.options import BY_KEY, BY_NAME, OPTIONS, SECTIONS
 
 
@@ -23,7 +23,7 @@ class Setting:
     origin: str
 
 
-class Settings:
+class ServerSettings:
     """One value for every option. `settings["port"]` is the value; `origin("port")` is its source."""
 
     def __init__(self, found: Mapping[str, Setting]) -> None:
@@ -36,7 +36,7 @@ class Settings:
         return self._found[name].origin
 
     @classmethod
-    def gather(cls, flags: Mapping[str, Any], config_file: Path | None = None) -> Settings:
+    def gather(cls, flags: Mapping[str, Any], config_file: Path | None = None) -> ServerSettings:
         """`flags` has None for what was not given; without a file `ANTIPHON_CONFIG` may name one."""
         path = config_file or environment.config_file()
         in_file = {} if path is None else read_file(path)
@@ -46,7 +46,7 @@ class Settings:
             text = environment.option(option.variable)
             if given is not None and given != []:
                 origin = "an argument" if option.name == "models" else option.switch
-                value = option.pairs(given, origin) if option.kind is Kind.TABLE else given
+                value = option.pairs(given, origin) if option.kind is OptionKind.TABLE else given
                 found[option.name] = Setting(option.check(value, origin), origin)
             elif text is not None:
                 found[option.name] = Setting(option.from_text(text, option.variable), option.variable)

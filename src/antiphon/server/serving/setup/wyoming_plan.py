@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
-from antiphon.server.serving.setup.settings import Settings
+from antiphon.server.serving.setup.settings import ServerSettings
 from antiphon.server.web.access.hosts import is_loopback
 
 
@@ -22,7 +22,7 @@ class WyomingPlan:
         return not is_loopback(self.host)
 
     @classmethod
-    def of(cls, settings: Settings) -> WyomingPlan | None:
+    def of(cls, settings: ServerSettings) -> WyomingPlan | None:
         """None if the server does not speak Wyoming. Settings that need it, or that cannot be met, are errors."""
         port, is_announced = settings["wyoming"], settings["wyoming_zeroconf"]
         if port is None:

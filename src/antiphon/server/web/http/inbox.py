@@ -1,4 +1,4 @@
-"""`Inbox`: messages of a WebSocket that were read ahead of what is being done about them."""
+"""`WebSocketInbox`: messages of a WebSocket that were read ahead of what is being done about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Callback = Callable[[], None]
 OVERHEAD_BYTES = 128
 
 
-class Inbox:
+class WebSocketInbox:
     """Messages in order, for one writer and one reader, who iterates over it. With more than `max_bytes`, `put` waits.
 
     A WebSocket whose messages wait is not read, nor are its pings and its end; so they wait here while one is slow.

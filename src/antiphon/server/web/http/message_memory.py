@@ -13,7 +13,7 @@ MIN_BYTES_PER_SECOND = 256 << 10
 START_SECONDS = 5.0
 
 
-class Lease:
+class MessageLease:
     """Memory for one message. `on_granted` is called if it is granted later, `on_revoked` if it is too slow."""
 
     def __init__(
@@ -47,11 +47,11 @@ class MessageMemory:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._granted: dict[Lease, None] = {}
-        self._waiting: deque[Lease] = deque()
+        self._granted: dict[MessageLease, None] = {}
+        self._waiting: deque[MessageLease] = deque()
 
-    def ask(self, num_bytes: int, on_granted: Callable[[], None], on_revoked: Callable[[], None]) -> Lease:
-        lease = Lease(self, num_bytes, on_granted, on_revoked)
+    def ask(self, num_bytes: int, on_granted: Callable[[], None], on_revoked: Callable[[], None]) -> MessageLease:
+        lease = MessageLease(self, num_bytes, on_granted, on_revoked)
         self._waiting.append(lease)
         if len(self._waiting) == 1 and self._fits(lease):
             self._grant()
@@ -70,13 +70,13 @@ class MessageMemory:
 
     # -- for leases ---------------------------------------------------------------------------------------------
 
-    def resize(self, lease: Lease, num_bytes: int) -> None:
+    def resize(self, lease: MessageLease, num_bytes: int) -> None:
         if lease in self._granted:
             self.num_bytes += num_bytes - lease.num_bytes
         lease.num_bytes = num_bytes
         self._grant_waiting()
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, lease: MessageLease) -> None:
         if lease in self._granted:
             del self._granted[lease]
             self.num_bytes -= lease.num_bytes
@@ -84,10 +84,10 @@ class MessageMemory:
             self._waiting.remove(lease)
         self._grant_waiting()
 
-    def _fits(self, lease: Lease) -> bool:
+    def _fits(self, lease: MessageLease) -> bool:
         return not self._granted or self.num_bytes + lease.num_bytes <= self.max_bytes
 
-    def _grant(self) -> Lease:
+    def _grant(self) -> MessageLease:
         lease = self._waiting.popleft()
         lease.is_granted = True
         lease.granted_at = asyncio.get_running_loop().time()

@@ -68,31 +68,31 @@ class ModelBody(Body):
     user: str | None = None
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ErrorDetail(Answer):
+class ErrorDetail(AnswerBody):
     message: str
     type: str
     param: str | None
     code: str
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(AnswerBody):
     error: ErrorDetail
 
 
-class AnthropicErrorDetail(Answer):
+class AnthropicErrorDetail(AnswerBody):
     type: str
     message: str
 
 
-class AnthropicErrorAnswer(Answer):
+class AnthropicErrorAnswer(AnswerBody):
     type: Literal["error"]
     error: AnthropicErrorDetail
     request_id: str
 
 
-class OllamaErrorAnswer(Answer):
+class OllamaErrorAnswer(AnswerBody):
     error: str

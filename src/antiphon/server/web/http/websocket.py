@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 from antiphon.server.web.http.errors import ApiError
-from antiphon.server.web.http.message_memory import MIN_BYTES_PER_SECOND, Lease, MessageMemory
+from antiphon.server.web.http.message_memory import MIN_BYTES_PER_SECOND, MessageLease, MessageMemory
 
 #: Bytes of one message: 15 MiB of sound in base64, and the event around it.
 MAX_MESSAGE_BYTES = 21 << 20
@@ -56,11 +56,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().__init__(config, server_state, app_state)
         self._on_end = on_end
         self._memory = memory
-        self._leases: set[Lease] = set()
-        self._lease: Lease | None = None  # of the message that arrives
-        self._queued: deque[Lease | None] = deque()  # of messages in `queue`
+        self._leases: set[MessageLease] = set()
+        self._lease: MessageLease | None = None  # of the message that arrives
+        self._queued: deque[MessageLease | None] = deque()  # of messages in `queue`
         self._frame_bytes = 0  # in `frames`
-        self._unhandled: Lease | None = None  # of the last large message, until it has been handled
+        self._unhandled: MessageLease | None = None  # of the last large message, until it has been handled
         self._is_held = False  # a large message waits for that
         self._memory_timer: asyncio.TimerHandle | None = None
         self._memory_deadline = 0.0
@@ -145,7 +145,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._memory_deadline = self.loop.time() + MEMORY_SECONDS
             self._memory_timer = self.loop.call_later(MEMORY_POLL_SECONDS, self._poll_memory)
 
-    def _handled(self, lease: Lease) -> None:
+    def _handled(self, lease: MessageLease) -> None:
         self._release(lease)
         if self._unhandled is lease:
             self._unhandled = None
@@ -180,7 +180,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if was_waiting:
             self._stop_waiting()
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, lease: MessageLease) -> None:
         self._leases.discard(lease)
         lease.release()
 

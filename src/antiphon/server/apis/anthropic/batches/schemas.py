@@ -8,7 +8,7 @@ from pydantic import Field
 
 from antiphon.server.serving.model_card import rfc3339
 from antiphon.server.stored.batches.record import BatchRecord
-from antiphon.server.web.http.schemas import Answer, Body, Count
+from antiphon.server.web.http.schemas import AnswerBody, Body, Count
 
 #: Before the id of the batch that runs the requests.
 PREFIX = "msg"
@@ -26,7 +26,7 @@ class MessageBatchBody(Body):
     requests: Annotated[list[BatchedMessage], Field(min_length=1)]
 
 
-class MessageCounts(Answer):
+class MessageCounts(AnswerBody):
     """Until the batch has ended, all requests are processing."""
 
     processing: Count
@@ -36,7 +36,7 @@ class MessageCounts(Answer):
     expired: Count
 
 
-class MessageBatchAnswer(Answer):
+class MessageBatchAnswer(AnswerBody):
     id: str
     type: Literal["message_batch"]
     processing_status: Literal["in_progress", "canceling", "ended"]
@@ -49,14 +49,14 @@ class MessageBatchAnswer(Answer):
     results_url: str | None
 
 
-class MessageBatchesAnswer(Answer):
+class MessageBatchesAnswer(AnswerBody):
     data: list[MessageBatchAnswer]
     has_more: bool
     first_id: str | None
     last_id: str | None
 
 
-class DeletedMessageBatchAnswer(Answer):
+class DeletedMessageBatchAnswer(AnswerBody):
     id: str
     type: Literal["message_batch_deleted"]
 

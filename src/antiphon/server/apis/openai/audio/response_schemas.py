@@ -8,10 +8,10 @@ from pydantic import RootModel
 
 from antiphon.server.apis.openai.audio.background_job import Status
 from antiphon.server.generation.sound.request_schemas import TranscriptFormat
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class TranscriptTimings(Answer):
+class TranscriptTimings(AnswerBody):
     """Seconds, but for the factor, which is seconds of work a second of sound."""
 
     processing: float
@@ -19,25 +19,25 @@ class TranscriptTimings(Answer):
     time_to_first_text: float | None
 
 
-class DurationUsage(Answer):
+class DurationUsage(AnswerBody):
     type: Literal["duration"]
     seconds: float
     timings: TranscriptTimings | None = None
 
 
-class TranscriptToken(Answer):
+class TranscriptToken(AnswerBody):
     token: str
     logprob: float
     bytes: list[int]
 
 
-class TranscriptAnswer(Answer):
+class TranscriptAnswer(AnswerBody):
     text: str
     usage: DurationUsage
     logprobs: list[TranscriptToken] | None = None
 
 
-class TranscriptSegment(Answer):
+class TranscriptSegment(AnswerBody):
     id: Count
     seek: Count
     start: float
@@ -50,13 +50,13 @@ class TranscriptSegment(Answer):
     no_speech_prob: float
 
 
-class TranscriptWord(Answer):
+class TranscriptWord(AnswerBody):
     word: str
     start: float
     end: float
 
 
-class VerboseTranscriptAnswer(Answer):
+class VerboseTranscriptAnswer(AnswerBody):
     text: str
     usage: DurationUsage
     task: Literal["transcribe", "translate"]
@@ -66,7 +66,7 @@ class VerboseTranscriptAnswer(Answer):
     words: list[TranscriptWord] | None = None
 
 
-class TranscriptionProgress(Answer):
+class TranscriptionProgress(AnswerBody):
     """Seconds of the recording. Its duration is null where its header does not say, until it was read to the end."""
 
     seconds: float
@@ -74,19 +74,19 @@ class TranscriptionProgress(Answer):
     fraction: float | None
 
 
-class TranscriptionFailure(Answer):
+class TranscriptionFailure(AnswerBody):
     code: str
     message: str
     param: str | None
 
 
-class PartialTranscriptAnswer(Answer):
+class PartialTranscriptAnswer(AnswerBody):
     text: str
     segments: list[TranscriptSegment]
     seconds: float
 
 
-class TranscriptionSummary(Answer):
+class TranscriptionSummary(AnswerBody):
     """A transcription in the background, without its text."""
 
     id: str
@@ -112,7 +112,7 @@ class BackgroundTranscriptionAnswer(TranscriptionSummary):
     result: TranscriptAnswer | VerboseTranscriptAnswer | str | None
 
 
-class TranscriptionsAnswer(Answer):
+class TranscriptionsAnswer(AnswerBody):
     object: Literal["list"]
     data: list[TranscriptionSummary]
     first_id: str
@@ -120,7 +120,7 @@ class TranscriptionsAnswer(Answer):
     has_more: bool
 
 
-class DeletedTranscription(Answer):
+class DeletedTranscription(AnswerBody):
     id: str
     object: Literal["audio.transcription"]
     deleted: Literal[True]
@@ -130,7 +130,7 @@ class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer |
     """As `response_format` says: `json` or `verbose_json`; or the state of a transcription in the background."""
 
 
-class VoiceAnswer(Answer):
+class VoiceAnswer(AnswerBody):
     id: str
     object: Literal["voice"]
     name: str
@@ -142,7 +142,7 @@ class VoiceAnswer(Answer):
     same_as: str | None
 
 
-class VoicesAnswer(Answer):
+class VoicesAnswer(AnswerBody):
     object: Literal["list"]
     model: str
     default: str

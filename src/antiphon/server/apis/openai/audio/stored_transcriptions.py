@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.apis.openai.audio.background import BackgroundJob, transcriptions_of
-from antiphon.server.apis.openai.audio.background_job import Status
+from antiphon.server.apis.openai.audio.background import transcriptions_of
+from antiphon.server.apis.openai.audio.background_job import BackgroundJob, Status
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.errors import ApiError

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from antiphon.server.apis.openai.files.schemas import ExpiresAfter
 from antiphon.server.stored.batches.record import Endpoint
-from antiphon.server.web.http.schemas import Answer, Body, Count, Metadata
+from antiphon.server.web.http.schemas import AnswerBody, Body, Count, Metadata
 
 
 class BatchBody(Body):
@@ -21,33 +21,33 @@ class BatchBody(Body):
     output_expires_after: ExpiresAfter | None = None
 
 
-class AnswerBatchError(Answer):
+class AnswerBatchError(AnswerBody):
     code: str
     message: str
     param: str | None
     line: int | None
 
 
-class AnswerBatchErrors(Answer):
+class AnswerBatchErrors(AnswerBody):
     object: Literal["list"]
     data: list[AnswerBatchError]
 
 
-class AnswerCounts(Answer):
+class AnswerCounts(AnswerBody):
     total: Count
     completed: Count
     failed: Count
 
 
-class BatchInputDetails(Answer):
+class BatchInputDetails(AnswerBody):
     cached_tokens: Count
 
 
-class BatchOutputDetails(Answer):
+class BatchOutputDetails(AnswerBody):
     reasoning_tokens: Count
 
 
-class BatchUsage(Answer):
+class BatchUsage(AnswerBody):
     input_tokens: Count
     input_tokens_details: BatchInputDetails
     output_tokens: Count
@@ -55,7 +55,7 @@ class BatchUsage(Answer):
     total_tokens: Count
 
 
-class BatchAnswer(Answer):
+class BatchAnswer(AnswerBody):
     id: str
     object: Literal["batch"]
     endpoint: str
@@ -80,7 +80,7 @@ class BatchAnswer(Answer):
     metadata: dict[str, str] | None
 
 
-class BatchesAnswer(Answer):
+class BatchesAnswer(AnswerBody):
     object: Literal["list"]
     data: list[BatchAnswer]
     first_id: str

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 from typing import Literal
 
-from antiphon.server.generation.text.response_schemas import PromptLogprobs, TokenLogprob, Usage
-from antiphon.server.web.http.schemas import Answer, Count
+from antiphon.server.generation.text.response_schemas import CompletionUsage, PromptLogprobs, TokenLogprob
+from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
-class ChatLogprobs(Answer):
+class ChatLogprobs(AnswerBody):
     content: list[TokenLogprob]
     refusal: None = None
 
 
-class AnswerFunction(Answer):
+class AnswerFunction(AnswerBody):
     name: str
     arguments: str
 
 
-class AnswerToolCall(Answer):
+class AnswerToolCall(AnswerBody):
     id: str
     type: Literal["function"]
     function: AnswerFunction
 
 
-class AnswerCustom(Answer):
+class AnswerCustom(AnswerBody):
     name: str
     input: str
 
 
-class AnswerCustomToolCall(Answer):
+class AnswerCustomToolCall(AnswerBody):
     id: str
     type: Literal["custom"]
     custom: AnswerCustom
 
 
-class AnswerAudio(Answer):
+class AnswerAudio(AnswerBody):
     id: str
     data: str
     expires_at: int
     transcript: str
 
 
-class AnswerMessage(Answer):
+class AnswerMessage(AnswerBody):
     role: Literal["assistant"]
     content: str | None
     refusal: None = None
@@ -52,7 +52,7 @@ class AnswerMessage(Answer):
     audio: AnswerAudio | None = None
 
 
-class ChatChoice(Answer):
+class ChatChoice(AnswerBody):
     index: Count
     message: AnswerMessage
     logprobs: ChatLogprobs | None
@@ -60,7 +60,7 @@ class ChatChoice(Answer):
     token_ids: list[int] | None = None
 
 
-class ChatAnswer(Answer):
+class ChatAnswer(AnswerBody):
     id: str
     object: Literal["chat.completion"]
     created: int
@@ -68,7 +68,7 @@ class ChatAnswer(Answer):
     system_fingerprint: str
     service_tier: Literal["default"] | None = None
     choices: list[ChatChoice]
-    usage: Usage
+    usage: CompletionUsage
     prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | None = None
 
@@ -77,7 +77,7 @@ class StoredChatAnswer(ChatAnswer):
     metadata: dict[str, str]
 
 
-class StoredChatsAnswer(Answer):
+class StoredChatsAnswer(AnswerBody):
     object: Literal["list"]
     data: list[StoredChatAnswer]
     first_id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from antiphon.server.web.http.schemas import Answer, Body, Count
+from antiphon.server.web.http.schemas import AnswerBody, Body, Count
 
 Upload = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 ExpirySeconds = Annotated[int, Field(ge=3600, le=30 * 24 * 3600)]
@@ -38,7 +38,7 @@ class FileForm(BaseModel):
     expires_after: FormExpiresAfter | None = None
 
 
-class FileAnswer(Answer):
+class FileAnswer(AnswerBody):
     id: str
     object: Literal["file"]
     bytes: Count
@@ -50,7 +50,7 @@ class FileAnswer(Answer):
     status_details: None
 
 
-class FilesAnswer(Answer):
+class FilesAnswer(AnswerBody):
     object: Literal["list"]
     data: list[FileAnswer]
     first_id: str
@@ -58,7 +58,7 @@ class FilesAnswer(Answer):
     has_more: bool
 
 
-class FileDeletedAnswer(Answer):
+class FileDeletedAnswer(AnswerBody):
     id: str
     object: Literal["file"]
     deleted: bool

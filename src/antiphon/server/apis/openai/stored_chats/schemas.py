@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from antiphon.server.web.http.schemas import Answer
+from antiphon.server.web.http.schemas import AnswerBody
 
 
-class StoredMessage(Answer):
+class StoredMessage(AnswerBody):
     """A message of the request."""
 
     id: str
@@ -24,7 +24,7 @@ class StoredMessage(Answer):
     function_call: dict[str, Any] | None = None
 
 
-class StoredMessagesAnswer(Answer):
+class StoredMessagesAnswer(AnswerBody):
     object: Literal["list"]
     data: list[StoredMessage]
     first_id: str
@@ -32,7 +32,7 @@ class StoredMessagesAnswer(Answer):
     has_more: bool
 
 
-class ChatDeletedAnswer(Answer):
+class ChatDeletedAnswer(AnswerBody):
     id: str
     object: Literal["chat.completion.deleted"]
     deleted: bool
