@@ -256,14 +256,15 @@ def test_a_stream_that_is_left_is_not_kept(client: openai.OpenAI, server: Runnin
 
 
 def test_a_failure_on_the_way(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Generations.events
+    read, begun = Generations.read, set[Generations]()
 
     async def broken(self: Generations) -> Any:
-        async for item in whole(self):
-            yield item
+        if self in begun:
             raise ApiError(500, "the step failed", code="engine_error", kind="server_error")
+        begun.add(self)
+        return await read(self)
 
-    monkeypatch.setattr(Generations, "events", broken)
+    monkeypatch.setattr(Generations, "read", broken)
     told: list[Any] = []
     with pytest.raises(openai.APIError, match="the step failed") as failed:
         for event in client.responses.create(**GREEDY, input="hello", stream=True):
