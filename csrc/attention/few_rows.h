@@ -36,7 +36,7 @@ template <Element element> ANTIPHON_INLINE Floats load_channels(const StoredToke
     }
 }
 
-// scores[row][key] for `count` keys; up to three places after them are overwritten.
+// scores[row][key] for `count` keys; up to three elements after them are overwritten.
 template <Element element, int rows>
 void score_keys(const float *q, std::int64_t width, const StoredTokens &keys, std::int64_t count, float *scores,
                 std::int64_t score_stride) {

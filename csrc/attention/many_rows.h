@@ -117,7 +117,7 @@ ANTIPHON_INLINE void multiply_four(const float *q, std::int64_t width, const flo
     }
 }
 
-// Scores of `count` keys for all rows; up to three places after them are overwritten.
+// Scores of `count` keys for all rows; up to three elements after them are overwritten.
 void multiply_keys(const Workspace &w, Matrix keys, std::int64_t count, float *scores) {
     for (std::int64_t k = 0; k < count; k += 4) {
         const float *four[4];

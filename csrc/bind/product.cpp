@@ -50,9 +50,9 @@ public:
             throw std::invalid_argument(std::to_string(bytes) + " bytes do not fit into a store of " + std::to_string(size_) +
                                         " bytes of which " + std::to_string(used_) + " are used");
         }
-        std::uint8_t *const place = begin_ + used_;
+        std::uint8_t *const begin = begin_ + used_;
         used_ += bytes;
-        return place;
+        return begin;
     }
 
 private:

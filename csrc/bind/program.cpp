@@ -1,4 +1,4 @@
-// Recorded programs for Python. A place is (value, bytes) with a negative value for none; heads are (value, bytes, token
+// Recorded programs for Python. An operand is (value, bytes) with a negative value for none; heads are (value, bytes, token
 // stride, head stride) in floats; an extent is (coefficient, symbol, symbol, constant) with a negative symbol for none.
 
 #include <nanobind/stl/pair.h>
@@ -22,13 +22,13 @@ namespace nb = nanobind;
 namespace antiphon {
 namespace {
 
-using PlaceTuple = std::pair<int, std::int64_t>;
+using OperandTuple = std::pair<int, std::int64_t>;
 using HeadsTuple = std::tuple<int, std::int64_t, std::int64_t, std::int64_t>;
 using ExtentTuple = std::tuple<std::int64_t, int, int, std::int64_t>;
 using Strides = std::pair<std::int64_t, std::int64_t>;
 
-Place place(const PlaceTuple &p) { return {p.first, p.second}; }
-HeadPlace heads_at(const HeadsTuple &h) { return {{std::get<0>(h), std::get<1>(h)}, std::get<2>(h), std::get<3>(h)}; }
+Operand operand(const OperandTuple &p) { return {p.first, p.second}; }
+HeadsOperand heads_at(const HeadsTuple &h) { return {{std::get<0>(h), std::get<1>(h)}, std::get<2>(h), std::get<3>(h)}; }
 Extent extent(const ExtentTuple &e) { return {std::get<0>(e), std::get<1>(e), std::get<2>(e), std::get<3>(e)}; }
 
 template <class Kind, class Fill> void append(Program &program, Fill fill) {
@@ -46,89 +46,90 @@ void make(Program *self, std::size_t num_addresses, const std::vector<std::tuple
     new (self) Program(num_addresses, std::move(own_areas), std::move(own_buffers), constants);
 }
 
-void embed(Program &program, std::uintptr_t matrix, PlaceTuple ids, bool wide, double scale, PlaceTuple out, ExtentTuple tokens) {
+void embed(Program &program, std::uintptr_t matrix, OperandTuple ids, bool wide, double scale, OperandTuple out,
+           ExtentTuple tokens) {
     append<EmbedInstruction>(program, [&](EmbedInstruction &i) {
         i.matrix = at<const Matrix>(matrix);
-        i.ids = place(ids);
+        i.ids = operand(ids);
         i.wide = wide;
         i.scale = float(scale);
-        i.out = place(out);
+        i.out = operand(out);
         i.tokens = extent(tokens);
     });
 }
 
-void fill_linear(LinearInstruction &i, std::uintptr_t matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias,
-                 int activation, bool gated, PlaceTuple residual, std::int64_t residual_stride, PlaceTuple out,
+void fill_linear(LinearInstruction &i, std::uintptr_t matrix, OperandTuple x, std::int64_t x_stride, OperandTuple bias,
+                 int activation, bool gated, OperandTuple residual, std::int64_t residual_stride, OperandTuple out,
                  std::int64_t out_stride, ExtentTuple tokens) {
     i.matrix = at<const Matrix>(matrix);
-    i.x = place(x);
+    i.x = operand(x);
     i.x_stride = x_stride;
-    i.bias = place(bias);
+    i.bias = operand(bias);
     i.activation = Activation(activation);
     i.gated = gated;
-    i.residual = place(residual);
+    i.residual = operand(residual);
     i.residual_stride = residual_stride;
-    i.out = place(out);
+    i.out = operand(out);
     i.out_stride = out_stride;
     i.tokens = extent(tokens);
 }
 
-void linear(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias, int activation,
-            bool gated, PlaceTuple residual, std::int64_t residual_stride, PlaceTuple out, std::int64_t out_stride,
+void linear(Program &program, std::uintptr_t matrix, OperandTuple x, std::int64_t x_stride, OperandTuple bias, int activation,
+            bool gated, OperandTuple residual, std::int64_t residual_stride, OperandTuple out, std::int64_t out_stride,
             ExtentTuple tokens) {
     append<LinearInstruction>(program, [&](LinearInstruction &i) {
         fill_linear(i, matrix, x, x_stride, bias, activation, gated, residual, residual_stride, out, out_stride, tokens);
     });
 }
 
-void adapted_linear(Program &program, const AdapterTable &adapters, PlaceTuple slots, std::uintptr_t matrix, PlaceTuple x,
-                    std::int64_t x_stride, PlaceTuple bias, int activation, bool gated, PlaceTuple residual,
-                    std::int64_t residual_stride, PlaceTuple out, std::int64_t out_stride, ExtentTuple tokens) {
+void adapted_linear(Program &program, const AdapterTable &adapters, OperandTuple slots, std::uintptr_t matrix, OperandTuple x,
+                    std::int64_t x_stride, OperandTuple bias, int activation, bool gated, OperandTuple residual,
+                    std::int64_t residual_stride, OperandTuple out, std::int64_t out_stride, ExtentTuple tokens) {
     append<AdaptedLinearInstruction>(program, [&](AdaptedLinearInstruction &i) {
         i.adapters = &adapters;
-        i.slots = place(slots);
+        i.slots = operand(slots);
         fill_linear(i.linear, matrix, x, x_stride, bias, activation, gated, residual, residual_stride, out, out_stride,
                     tokens);
     });
 }
 
-void norm(Program &program, bool centred, PlaceTuple x, Strides x_strides, PlaceTuple residual, Strides residual_strides,
-          std::int64_t inner, std::int64_t width, PlaceTuple weight, PlaceTuple bias, double eps, PlaceTuple y,
-          PlaceTuple total, ExtentTuple outer) {
+void norm(Program &program, bool centred, OperandTuple x, Strides x_strides, OperandTuple residual, Strides residual_strides,
+          std::int64_t inner, std::int64_t width, OperandTuple weight, OperandTuple bias, double eps, OperandTuple y,
+          OperandTuple total, ExtentTuple outer) {
     append<NormInstruction>(program, [&](NormInstruction &i) {
         i.centred = centred;
-        i.x = place(x);
+        i.x = operand(x);
         i.x_outer = x_strides.first;
         i.x_inner = x_strides.second;
-        i.residual = place(residual);
+        i.residual = operand(residual);
         i.residual_outer = residual_strides.first;
         i.residual_inner = residual_strides.second;
         i.inner = inner;
         i.width = width;
-        i.weight = place(weight);
-        i.bias = place(bias);
+        i.weight = operand(weight);
+        i.bias = operand(bias);
         i.eps = float(eps);
-        i.y = place(y);
-        i.total = place(total);
+        i.y = operand(y);
+        i.total = operand(total);
         i.outer = extent(outer);
     });
 }
 
 void rotary(Program &program, HeadsTuple q, HeadsTuple k, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
-            PlaceTuple positions, PlaceTuple table, std::int64_t table_rows, std::int64_t rotated, PlaceTuple q_out,
-            PlaceTuple k_out, ExtentTuple tokens) {
+            OperandTuple positions, OperandTuple table, std::int64_t table_rows, std::int64_t rotated, OperandTuple q_out,
+            OperandTuple k_out, ExtentTuple tokens) {
     append<RotaryInstruction>(program, [&](RotaryInstruction &i) {
         i.q = heads_at(q);
         i.k = heads_at(k);
         i.heads = heads;
         i.kv_heads = kv_heads;
         i.head_dim = head_dim;
-        i.positions = place(positions);
-        i.table = place(table);
+        i.positions = operand(positions);
+        i.table = operand(table);
         i.table_rows = table_rows;
         i.rotated = rotated;
-        i.q_out = place(q_out);
-        i.k_out = place(k_out);
+        i.q_out = operand(q_out);
+        i.k_out = operand(k_out);
         i.tokens = extent(tokens);
     });
 }
@@ -144,31 +145,31 @@ void store_kv(Program &program, const Pages &pages, HeadsTuple k, HeadsTuple v, 
 }
 
 void heads(Program &program, const Pages &pages, HeadsTuple q, HeadsTuple k, HeadsTuple v, std::int64_t num_heads,
-           PlaceTuple q_norm, double q_eps, PlaceTuple k_norm, double k_eps, PlaceTuple positions, PlaceTuple table,
-           std::int64_t table_rows, std::int64_t rotated, int group, PlaceTuple q_out, ExtentTuple tokens) {
+           OperandTuple q_norm, double q_eps, OperandTuple k_norm, double k_eps, OperandTuple positions, OperandTuple table,
+           std::int64_t table_rows, std::int64_t rotated, int group, OperandTuple q_out, ExtentTuple tokens) {
     append<HeadsInstruction>(program, [&](HeadsInstruction &i) {
         i.pages = &pages;
         i.q = heads_at(q);
         i.k = heads_at(k);
         i.v = heads_at(v);
         i.heads = num_heads;
-        i.q_norm = place(q_norm);
+        i.q_norm = operand(q_norm);
         i.q_eps = float(q_eps);
-        i.k_norm = place(k_norm);
+        i.k_norm = operand(k_norm);
         i.k_eps = float(k_eps);
-        i.positions = place(positions);
-        i.table = place(table);
+        i.positions = operand(positions);
+        i.table = operand(table);
         i.table_rows = table_rows;
         i.rotated = rotated;
         i.group = group;
-        i.q_out = place(q_out);
+        i.q_out = operand(q_out);
         i.tokens = extent(tokens);
     });
 }
 
 void paged_attention(Program &program, const Pages &pages, HeadsTuple q, std::int64_t num_heads, int group, double scale,
-                     bool causal, std::int64_t window, std::int64_t sink_tokens, PlaceTuple sinks, double softcap,
-                     PlaceTuple bias, Strides bias_strides, PlaceTuple out, ExtentTuple tokens) {
+                     bool causal, std::int64_t window, std::int64_t sink_tokens, OperandTuple sinks, double softcap,
+                     OperandTuple bias, Strides bias_strides, OperandTuple out, ExtentTuple tokens) {
     append<PagedAttentionInstruction>(program, [&](PagedAttentionInstruction &i) {
         i.pages = &pages;
         i.q = heads_at(q);
@@ -176,16 +177,16 @@ void paged_attention(Program &program, const Pages &pages, HeadsTuple q, std::in
         i.group = group;
         i.masking = {float(scale), causal, window, sink_tokens, nullptr, float(softcap), nullptr, bias_strides.first,
                      bias_strides.second};
-        i.sinks = place(sinks);
-        i.bias = place(bias);
-        i.out = place(out);
+        i.sinks = operand(sinks);
+        i.bias = operand(bias);
+        i.out = operand(out);
         i.tokens = extent(tokens);
     });
 }
 
 void attention(Program &program, HeadsTuple q, HeadsTuple k, HeadsTuple v, std::int64_t num_heads, std::int64_t kv_heads,
-               std::int64_t head_dim, PlaceTuple seq_start, double scale, bool causal, PlaceTuple bias,
-               Strides bias_strides, bool rounded, PlaceTuple out, ExtentTuple tokens, ExtentTuple sequences) {
+               std::int64_t head_dim, OperandTuple seq_start, double scale, bool causal, OperandTuple bias,
+               Strides bias_strides, bool rounded, OperandTuple out, ExtentTuple tokens, ExtentTuple sequences) {
     append<AttentionInstruction>(program, [&](AttentionInstruction &i) {
         i.q = heads_at(q);
         i.k = heads_at(k);
@@ -193,82 +194,83 @@ void attention(Program &program, HeadsTuple q, HeadsTuple k, HeadsTuple v, std::
         i.heads = num_heads;
         i.kv_heads = kv_heads;
         i.head_dim = head_dim;
-        i.seq_start = place(seq_start);
+        i.seq_start = operand(seq_start);
         i.masking = {float(scale), causal, 0, 0, nullptr, 0, nullptr, bias_strides.first, bias_strides.second};
-        i.bias = place(bias);
+        i.bias = operand(bias);
         i.rounded = rounded;
-        i.out = place(out);
+        i.out = operand(out);
         i.tokens = extent(tokens);
         i.sequences = extent(sequences);
     });
 }
 
-void gather_rows(Program &program, PlaceTuple x, std::int64_t x_stride, std::int64_t width, PlaceTuple rows, bool wide,
-                 PlaceTuple out, ExtentTuple source, ExtentTuple count) {
+void gather_rows(Program &program, OperandTuple x, std::int64_t x_stride, std::int64_t width, OperandTuple rows, bool wide,
+                 OperandTuple out, ExtentTuple source, ExtentTuple count) {
     append<GatherInstruction>(program, [&](GatherInstruction &i) {
-        i.x = place(x);
+        i.x = operand(x);
         i.x_stride = x_stride;
         i.width = width;
-        i.rows = place(rows);
+        i.rows = operand(rows);
         i.wide = wide;
-        i.out = place(out);
+        i.out = operand(out);
         i.source = extent(source);
         i.count = extent(count);
     });
 }
 
-void add(Program &program, PlaceTuple x, std::int64_t x_stride, PlaceTuple y, std::int64_t y_stride, std::int64_t width,
-         PlaceTuple out, ExtentTuple rows, ExtentTuple y_rows, std::int64_t most_y_rows) {
+void add(Program &program, OperandTuple x, std::int64_t x_stride, OperandTuple y, std::int64_t y_stride, std::int64_t width,
+         OperandTuple out, ExtentTuple rows, ExtentTuple y_rows, std::int64_t most_y_rows) {
     append<AddInstruction>(program, [&](AddInstruction &i) {
-        i.x = place(x);
+        i.x = operand(x);
         i.x_stride = x_stride;
-        i.y = place(y);
+        i.y = operand(y);
         i.y_stride = y_stride;
         i.width = width;
-        i.out = place(out);
+        i.out = operand(out);
         i.rows = extent(rows);
         i.y_rows = extent(y_rows);
         i.most_y_rows = most_y_rows;
     });
 }
 
-void segment_mean(Program &program, PlaceTuple x, std::int64_t x_stride, std::int64_t width, PlaceTuple seq_start,
-                  PlaceTuple out, ExtentTuple tokens, ExtentTuple segments) {
+void segment_mean(Program &program, OperandTuple x, std::int64_t x_stride, std::int64_t width, OperandTuple seq_start,
+                  OperandTuple out, ExtentTuple tokens, ExtentTuple segments) {
     append<SegmentMeanInstruction>(program, [&](SegmentMeanInstruction &i) {
-        i.x = place(x);
+        i.x = operand(x);
         i.x_stride = x_stride;
         i.width = width;
-        i.seq_start = place(seq_start);
-        i.out = place(out);
+        i.seq_start = operand(seq_start);
+        i.out = operand(out);
         i.tokens = extent(tokens);
         i.segments = extent(segments);
     });
 }
 
-void l2_normalize(Program &program, PlaceTuple x, std::int64_t x_stride, std::int64_t width, PlaceTuple out, ExtentTuple rows) {
+void l2_normalize(Program &program, OperandTuple x, std::int64_t x_stride, std::int64_t width, OperandTuple out,
+                  ExtentTuple rows) {
     append<UnitRowsInstruction>(program, [&](UnitRowsInstruction &i) {
-        i.x = place(x);
+        i.x = operand(x);
         i.x_stride = x_stride;
         i.width = width;
-        i.out = place(out);
+        i.out = operand(out);
         i.rows = extent(rows);
     });
 }
 
-void conv1d(Program &program, PlaceTuple panels, std::int64_t kernel, std::int64_t out_channels, PlaceTuple x,
-            std::int64_t channels, std::int64_t stride, std::int64_t left, PlaceTuple bias, int activation,
-            PlaceTuple out, ExtentTuple windows, ExtentTuple frames, ExtentTuple out_frames) {
+void conv1d(Program &program, OperandTuple panels, std::int64_t kernel, std::int64_t out_channels, OperandTuple x,
+            std::int64_t channels, std::int64_t stride, std::int64_t left, OperandTuple bias, int activation,
+            OperandTuple out, ExtentTuple windows, ExtentTuple frames, ExtentTuple out_frames) {
     append<ConvolutionInstruction>(program, [&](ConvolutionInstruction &i) {
-        i.panels = place(panels);
+        i.panels = operand(panels);
         i.kernel = kernel;
         i.out_channels = out_channels;
-        i.x = place(x);
+        i.x = operand(x);
         i.channels = channels;
         i.stride = stride;
         i.left = left;
-        i.bias = place(bias);
+        i.bias = operand(bias);
         i.activation = Activation(activation);
-        i.out = place(out);
+        i.out = operand(out);
         i.windows = extent(windows);
         i.frames = extent(frames);
         i.out_frames = extent(out_frames);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kQueries = 64;  // of a task: their scores stay in the second-level cache
 
-// Where a column of a panel's row stands: two columns of a row side by side.
-std::int64_t place(std::int64_t column, std::int64_t row) { return (column / 2 * kHalfPanel + row) * 2 + column % 2; }
+// The index of a column of a panel's row: two columns of a row side by side.
+std::int64_t panel_index(std::int64_t column, std::int64_t row) { return (column / 2 * kHalfPanel + row) * 2 + column % 2; }
 
 struct Work : WholeAttention {
     // A head's keys as panels of sixteen keys, its values as panels of sixteen channels.
@@ -29,10 +29,10 @@ struct Work : WholeAttention {
             const std::int64_t token = w.first + t;
             w.variant->half->round(w.k.data + token * w.k.token_stride + index * w.k.head_stride, rounded, w.head_dim);
             std::uint16_t *const panel = keys + t / kHalfPanel * kHalfPanel * w.head_dim;
-            for (std::int64_t d = 0; d < w.head_dim; ++d) panel[place(d, t % kHalfPanel)] = rounded[d];
+            for (std::int64_t d = 0; d < w.head_dim; ++d) panel[panel_index(d, t % kHalfPanel)] = rounded[d];
             w.variant->half->round(w.v.data + token * w.v.token_stride + index * w.v.head_stride, rounded, w.head_dim);
             for (std::int64_t d = 0; d < w.head_dim; ++d) {
-                values[d / kHalfPanel * kHalfPanel * w.columns + place(t, d % kHalfPanel)] = rounded[d];
+                values[d / kHalfPanel * kHalfPanel * w.columns + panel_index(t, d % kHalfPanel)] = rounded[d];
             }
         }
     }

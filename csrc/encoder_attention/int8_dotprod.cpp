@@ -39,11 +39,11 @@ void pack_keys(const float *k, std::int64_t stride, const Int8Head &head) {
             for (std::int64_t d = 0; d < head.head_dim; d += 16) {
                 const int8x16_t codes = t < count ? round_16(k + (begin + t) * stride + d, rounding) : vdupq_n_s8(0);
                 const int32x4_t quads = vreinterpretq_s32_s8(codes);
-                std::int8_t *const place = target + d * kPanelRows;
-                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(place), quads, 0);
-                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(place + 32), quads, 1);
-                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(place + 64), quads, 2);
-                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(place + 96), quads, 3);
+                std::int8_t *const lanes = target + d * kPanelRows;
+                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(lanes), quads, 0);
+                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(lanes + 32), quads, 1);
+                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(lanes + 64), quads, 2);
+                vst1q_lane_s32(reinterpret_cast<std::int32_t *>(lanes + 96), quads, 3);
             }
         }
     }
@@ -212,10 +212,10 @@ void weigh(const Int8Head &head, const Int8Queries &queries) {
                 for (std::int64_t i = 0; i < kQueryTile; ++i) scores[i * kGroupKeys + t] = -INFINITY;
             }
             for (std::int64_t i = begin; i < begin + kQueryTile; i += 4) {
-                const std::int64_t place = group * queries.padded + i;
+                const std::int64_t index = group * queries.padded + i;
                 weigh_four(scores + (i - begin) * kGroupKeys, vld1q_f32(queries.factors + i) * head.key_scales[group],
                            queries.weights + i * queries.weight_stride + group * kGroupKeys, queries.weight_stride,
-                           queries.tops + place, queries.sums + place);
+                           queries.tops + index, queries.sums + index);
             }
         }
     }

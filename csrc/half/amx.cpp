@@ -37,10 +37,10 @@ void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std
     std::memcpy(scratch + low * c.inputs, c.x + (source.first + low) * c.inputs, std::size_t((high - low) * c.inputs) * 2);
 }
 
-#define ANTIPHON_TILE(number, place) \
+#define ANTIPHON_TILE(number, tile) \
     if constexpr (tiles > number) { \
-        _tile_loadd(place, x + number * kTileFrames * frame_halves, frame_halves * 2); \
-        _tile_dpbf16ps(number, place, 7); \
+        _tile_loadd(tile, x + number * kTileFrames * frame_halves, frame_halves * 2); \
+        _tile_dpbf16ps(number, tile, 7); \
     }
 #define ANTIPHON_STORE(number) \
     if constexpr (tiles > number) _tile_stored(number, totals + number * kTileFrames * kHalfPanel, kHalfPanel * 4);

@@ -28,12 +28,12 @@ struct HalfTasks {
         HalfConvolution own = call.convolution;
         own.x += row * own.frames * own.inputs;
         const std::int64_t begin = block * own.block(), end = std::min(begin + own.block(), call.out_frames);
-        const std::int64_t place = (row * call.out_frames + begin) * call.outputs;
+        const std::int64_t offset = (row * call.out_frames + begin) * call.outputs;
         auto *const there = reinterpret_cast<std::uint16_t *>(scratch.reserve(std::size_t(tasks.variant->half->scratch_halves(own)) * 2));
         tasks.variant->half->prepare(own, begin, end, there);
         alignas(64) float totals[kHalfFrames * kHalfPanel];
-        Epilogue epilogue{call.activation, false, call.bias, call.residual ? call.residual + place : nullptr, call.outputs,
-                          call.half_out ? nullptr : call.out + place, call.outputs, call.outputs};
+        Epilogue epilogue{call.activation, false, call.bias, call.residual ? call.residual + offset : nullptr, call.outputs,
+                          call.half_out ? nullptr : call.out + offset, call.outputs, call.outputs};
         const std::int64_t last = std::min((group + 1) * tasks.panels_per_task, tasks.panels);
         for (std::int64_t panel = group * tasks.panels_per_task; panel < last; ++panel) {
             tasks.variant->half->convolve(own, panel, begin, end, there, totals);
@@ -45,7 +45,7 @@ struct HalfTasks {
             tasks.variant->rows->finish(epilogue, end - begin, first, stop, totals, totals, kHalfPanel);
             if (!call.half_out) continue;
             for (std::int64_t frame = 0; frame < end - begin; ++frame) {
-                tasks.variant->half->round(totals + frame * kHalfPanel, call.half_out + place + frame * call.outputs + first,
+                tasks.variant->half->round(totals + frame * kHalfPanel, call.half_out + offset + frame * call.outputs + first,
                                            stop - first);
             }
         }

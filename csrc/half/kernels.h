@@ -50,7 +50,7 @@ struct HalfKernels {
     void (*prepare)(const HalfConvolution &, std::int64_t begin, std::int64_t end, std::uint16_t *scratch);
     // totals[frame - begin][16] for the output frames [begin, end) of one block and one panel; `totals` has room for
     // a whole block. In fp16, sums of at most 128 products are accumulated in fp16 and these in fp32; in bf16, everything is
-    // accumulated in fp32. A frame's bits depend on its place in its block and its inputs, nothing else.
+    // accumulated in fp32. A frame's bits depend on its index in its block and its inputs, nothing else.
     void (*convolve)(const HalfConvolution &, std::int64_t panel, std::int64_t begin, std::int64_t end,
                      const std::uint16_t *scratch, float *totals);
     void (*round)(const float *x, std::uint16_t *out, std::int64_t count);

@@ -14,10 +14,10 @@ namespace {
 constexpr std::int64_t kTileTokens = 16;
 constexpr int kTiles = 4;  // of tokens, accumulated together: registers 0 to 3, codes in 4 to 6, weights in 7
 
-#define ANTIPHON_TILE(number, place) \
+#define ANTIPHON_TILE(number, tile) \
     if constexpr (tiles > number) { \
-        _tile_loadd(place, x + number * kTileTokens * p.columns, p.columns); \
-        _tile_dpbssd(number, place, 7); \
+        _tile_loadd(tile, x + number * kTileTokens * p.columns, p.columns); \
+        _tile_dpbssd(number, tile, 7); \
     }
 #define ANTIPHON_STORE(number) \
     if constexpr (tiles > number) _tile_stored(number, sums + number * kTileTokens * kScaledRows, kScaledRows * 4);

@@ -133,7 +133,7 @@ ANTIPHON_INLINE void multiply_half(Load load, const std::int8_t *x, std::int64_t
 // Consecutive groups of a tile, beginning with a block.
 struct Chunk {
     const std::uint8_t *blocks;
-    std::int64_t first, groups;  // the first one's place in the row, and how many there are
+    std::int64_t first, groups;  // the first one's index in the row, and how many there are
 
     ANTIPHON_INLINE_MEMBER int in_block(std::int64_t group) const {
         return int(groups - group < kBlockGroups ? groups - group : kBlockGroups);

@@ -67,7 +67,7 @@ private:
     std::int64_t num_symbols_, logit_width_;
     std::vector<std::int32_t> token_ids_, positions_, query_start_, adapters_;
     std::vector<std::int64_t> logit_rows_, symbols_;
-    std::vector<std::int64_t> token_rows_, ahead_;  // of each token that is computed: its request's row, its place in the draft
+    std::vector<std::int64_t> token_rows_, ahead_;  // by computed token: its request's row, its position in the draft
     std::vector<std::uintptr_t> addresses_;
     struct Group {
         std::vector<std::int64_t> slots;

@@ -13,16 +13,16 @@
 namespace antiphon {
 
 // Queries, keys or values [tokens, heads, head_dim] in a value.
-struct HeadPlace {
-    Place place;
+struct HeadsOperand {
+    Operand operand;
     std::int64_t token_stride, head_stride;
 
-    HeadRows at(const Frame &frame) const { return {frame.at<const float>(place), token_stride, head_stride}; }
+    HeadRows at(const Frame &frame) const { return {frame.at<const float>(operand), token_stride, head_stride}; }
 };
 
 struct EmbedInstruction final : Instruction {
     const Matrix *matrix;
-    Place ids, out;
+    Operand ids, out;
     bool wide;  // ids are int64, else int32
     float scale;
     Extent tokens;
@@ -32,7 +32,7 @@ struct EmbedInstruction final : Instruction {
 
 struct LinearInstruction final : Instruction {
     const Matrix *matrix;
-    Place x, bias, residual, out;
+    Operand x, bias, residual, out;
     std::int64_t x_stride, residual_stride, out_stride;
     Activation activation;
     bool gated;
@@ -45,14 +45,14 @@ struct LinearInstruction final : Instruction {
 struct AdaptedLinearInstruction final : Instruction {
     LinearInstruction linear;
     const AdapterTable *adapters;
-    Place slots;  // int32, one for each token
+    Operand slots;  // int32, one for each token
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override { return linear.effort(frame); }
 };
 
 struct NormInstruction final : Instruction {
     bool centred;
-    Place x, residual, weight, bias, y, total;
+    Operand x, residual, weight, bias, y, total;
     std::int64_t x_outer, x_inner, residual_outer, residual_inner, inner, width;
     float eps;
     Extent outer;  // rows / inner
@@ -61,9 +61,9 @@ struct NormInstruction final : Instruction {
 };
 
 struct RotaryInstruction final : Instruction {
-    HeadPlace q, k;
+    HeadsOperand q, k;
     std::int64_t heads, kv_heads, head_dim, rotated, table_rows;
-    Place positions, table, q_out, k_out;
+    Operand positions, table, q_out, k_out;
     Extent tokens;
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override { return {tokens.at(frame.symbols)}; }
@@ -71,7 +71,7 @@ struct RotaryInstruction final : Instruction {
 
 struct StoreInstruction final : Instruction {
     const Pages *pages;
-    HeadPlace k, v;
+    HeadsOperand k, v;
     int group;
     Extent tokens;
     void run(const Frame &) const override;
@@ -81,9 +81,9 @@ struct StoreInstruction final : Instruction {
 // Norm, rotary embedding and store in one pass over the tokens.
 struct HeadsInstruction final : Instruction {
     const Pages *pages;
-    HeadPlace q, k, v;
+    HeadsOperand q, k, v;
     std::int64_t heads, rotated, table_rows;
-    Place q_norm, k_norm, positions, table, q_out;
+    Operand q_norm, k_norm, positions, table, q_out;
     float q_eps, k_eps;
     int group;
     Extent tokens;
@@ -93,20 +93,20 @@ struct HeadsInstruction final : Instruction {
 
 struct PagedAttentionInstruction final : Instruction {
     const Pages *pages;
-    HeadPlace q;
+    HeadsOperand q;
     std::int64_t heads;
     int group;
     Masking masking;  // its addresses are set by the run
-    Place sinks, bias, out;
+    Operand sinks, bias, out;
     Extent tokens;
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override;
 };
 
 struct AttentionInstruction final : Instruction {
-    HeadPlace q, k, v;
+    HeadsOperand q, k, v;
     std::int64_t heads, kv_heads, head_dim;
-    Place seq_start, bias, out;
+    Operand seq_start, bias, out;
     Masking masking;
     bool rounded;
     Extent tokens, sequences;
@@ -115,7 +115,7 @@ struct AttentionInstruction final : Instruction {
 };
 
 struct GatherInstruction final : Instruction {
-    Place x, rows, out;
+    Operand x, rows, out;
     bool wide;
     std::int64_t x_stride, width;
     Extent source, count;
@@ -124,7 +124,7 @@ struct GatherInstruction final : Instruction {
 };
 
 struct AddInstruction final : Instruction {
-    Place x, y, out;
+    Operand x, y, out;
     std::int64_t x_stride, y_stride, width;
     Extent rows, y_rows;
     std::int64_t most_y_rows;  // that a constant has; 0: no bound
@@ -133,7 +133,7 @@ struct AddInstruction final : Instruction {
 };
 
 struct SegmentMeanInstruction final : Instruction {
-    Place x, seq_start, out;
+    Operand x, seq_start, out;
     std::int64_t x_stride, width;
     Extent tokens, segments;
     void run(const Frame &) const override;
@@ -141,7 +141,7 @@ struct SegmentMeanInstruction final : Instruction {
 };
 
 struct UnitRowsInstruction final : Instruction {
-    Place x, out;
+    Operand x, out;
     std::int64_t x_stride, width;
     Extent rows;
     void run(const Frame &) const override;
@@ -149,7 +149,7 @@ struct UnitRowsInstruction final : Instruction {
 };
 
 struct ConvolutionInstruction final : Instruction {
-    Place x, panels, bias, out;
+    Operand x, panels, bias, out;
     std::int64_t kernel, out_channels, channels, stride, left;
     Activation activation;
     Extent windows, frames, out_frames;

@@ -40,8 +40,8 @@ struct Buffer {
     std::int64_t offset;
 };
 
-// Within a value.
-struct Place {
+// A position within a value.
+struct Operand {
     int value = -1;  // negative: there is none
     std::int64_t bytes = 0;
 };
@@ -54,8 +54,8 @@ struct Frame {
     int threads;
     const Variant *variant;
 
-    template <class T> T *at(const Place &place) const {
-        return place.value < 0 ? nullptr : reinterpret_cast<T *>(values[place.value] + place.bytes);
+    template <class T> T *at(const Operand &operand) const {
+        return operand.value < 0 ? nullptr : reinterpret_cast<T *>(values[operand.value] + operand.bytes);
     }
 };
 

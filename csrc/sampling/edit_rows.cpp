@@ -65,12 +65,12 @@ void count_tokens(const TokenCounts &counts, const std::int32_t *slots, const st
         std::int32_t *ids = counts.ids + slots[r] * counts.capacity, *times = counts.counts + slots[r] * counts.capacity;
         std::int32_t &num_ids = counts.num_ids[slots[r]];
         const std::int32_t token = std::int32_t(tokens[r]);
-        const std::int64_t place = std::find(ids, ids + num_ids, token) - ids;
-        if (place == num_ids) {
+        const std::int64_t index = std::find(ids, ids + num_ids, token) - ids;
+        if (index == num_ids) {
             ids[num_ids++] = token;
-            times[place] = 0;
+            times[index] = 0;
         }
-        ++times[place];
+        ++times[index];
     }
 }
 

@@ -14,7 +14,7 @@ struct TokenLists {
     const float *values;
 };
 
-// By slot: `capacity` places for distinct tokens, of which the first num_ids[slot] are in use.
+// By slot: `capacity` entries for distinct tokens, of which the first num_ids[slot] are in use.
 struct TokenCounts {
     std::int32_t *ids, *counts, *num_ids;
     std::int64_t capacity;

@@ -58,7 +58,7 @@ struct RowEdits {
 };
 
 struct SamplingKernels {
-    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. Totals that are not
+    // Tokens [begin, end), a partition; `maxima` has one entry for each group of the row. Totals that are not
     // requested are 0.
     Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima);
     // The kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.

@@ -14,7 +14,7 @@ struct FrameTasks {
     static constexpr std::int64_t kFrames = 96;  // of a task: their inputs stay in the cache
     const Variant *variant;
     Convolution convolution;
-    Epilogue epilogue;  // without its place
+    Epilogue epilogue;  // without the addresses of its result
     std::int64_t first, last;
 
     static void run(void *context, std::uint32_t index, int) {

@@ -162,8 +162,8 @@ void recur(const Recurrence &r) {
     }
     const auto sigmoid = [](Lanes x) -> Lanes { return 1.0f / (1.0f + exp_lanes(-x)); };
     for (std::int64_t step = 0; step < r.steps; ++step) {
-        const std::int64_t place = r.backward ? r.steps - 1 - step : step;
-        const float *const inputs = r.inputs + place * r.inputs_stride;
+        const std::int64_t frame = r.backward ? r.steps - 1 - step : step;
+        const float *const inputs = r.inputs + frame * r.inputs_stride;
         const float *weight = r.panels;
         for (std::int64_t unit = 0; unit < hidden; unit += kLanes) {
             Floats gates[4];
@@ -177,7 +177,7 @@ void recur(const Recurrence &r) {
             store(cells + unit, cell);
             store(next + unit, map(sigmoid, gates[3]) * hyperbolic_tangent(cell));
         }
-        std::memcpy(r.out + place * r.out_stride, next, bytes);
+        std::memcpy(r.out + frame * r.out_stride, next, bytes);
         float *const swapped = state;
         state = next;
         next = swapped;
