@@ -25,9 +25,9 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
 from antiphon.ops.cache import OFFSET_UNIT
+from antiphon.ops.triton.kernel_launch import Call, Launch
 from antiphon.ops.triton.launch import QueryTile
 from antiphon.ops.triton.pages import query_tiles
-from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.limits import seconds
 from antiphon.ops.triton.program.prompt_step import LoweredPromptStep
 
@@ -73,7 +73,7 @@ def work(launch: Launch | Call, pairs: int) -> tuple[float, float]:
         return 2.0 * given[0].nbytes, 4.0 * pairs * sizes["H"] * sizes["D"]
     if launch.name == "heads":
         return REQUESTS * LENGTH * 4.0 * (sizes["H"] + 2 * sizes["HK"]) * sizes["D"], 0.0
-    moved = {"norm": given[:2] + given[4:6], "activation": (given[0], given[3])}.get(launch.name, ())
+    moved = {"norm": given[:2] + given[4:6], "finish": (given[0], given[3])}.get(launch.name, ())
     return float(sum(tensor.nbytes for tensor in moved)), 0.0
 
 

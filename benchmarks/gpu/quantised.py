@@ -19,12 +19,20 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from antiphon.ops.triton.quantised.activations import packed
+from antiphon.ops.triton.kernel_launch import run_now
+from antiphon.ops.triton.launch import card, counters, empty
+from antiphon.ops.triton.normed import Normed
+from antiphon.ops.triton.quantised.activations import packed_words
 from antiphon.ops.triton.quantised.forms import BLOCK, FORMS, GROUP, WIDTH
-from antiphon.ops.triton.quantised.matrix import expand, row_product, vector_product
+from antiphon.ops.triton.quantised.launches import (
+    Product,
+    expansion_launch,
+    pack_launch,
+    row_launch,
+    vector_launch,
+)
 from antiphon.ops.triton.quantised.repacking import BlockRows
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
-from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 from antiphon.weights.types import TensorType
 
@@ -113,8 +121,6 @@ class Case:
     shape: Shape
     pieces: list[BlockRows]
     rows: int
-    workspace: ProductWorkspace
-    pdl: bool
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -123,21 +129,22 @@ class Case:
         kind = torch.float32 if self.rows == 1 and shape.norm else torch.bfloat16
         self.x = torch.randn(self.rows, shape.k, device="cuda").to(kind)
         self.gain = torch.rand(shape.k, device="cuda").bfloat16() if self.rows == 1 and shape.norm else None
-        self.packed = packed(self.x, self.gain, False) if self.rows == 1 else self.x
         self.residual = torch.randn(self.rows, self.columns, device="cuda") if shape.residual else None
         self.y = torch.empty(self.rows, self.columns, device="cuda")
+        norm = None if self.gain is None else Normed(self.x, self.gain, 1e-6)
+        self.product = Product(self.x, self.y, self.rows, self.activation, residual=self.residual, norm=norm)
+        self.on, self.scratch = card(self.x.device), partial(empty, self.x.device)
+        self.packed = self.scratch((packed_words(shape.k),), torch.int32)
+        if self.rows == 1:
+            run_now([pack_launch(self.product, self.packed, self.on)])
 
     def launch(self, piece: BlockRows, tile: BlockVectorTile | BlockRowTile) -> None:
         if isinstance(tile, BlockVectorTile):
-            vector_product(
-                piece, self.packed, self.y, self.columns, None, self.activation, self.residual,
-                None if self.gain is None else 1e-6, self.pdl, tile,
-            )  # fmt: skip
+            launch = vector_launch(piece, 0, self.packed, self.product, self.on, tile)
         else:
-            row_product(
-                piece, self.x, self.y, self.columns, self.workspace, None, self.activation, self.residual, self.pdl,
-                tile,
-            )  # fmt: skip
+            own_counters = counters(self.x.device, self.columns)
+            launch = row_launch(piece, 0, 0, self.product, own_counters, self.scratch, self.on, tile)
+        run_now([launch])
 
     def time(self, tile: BlockVectorTile | BlockRowTile) -> float:
         return microseconds([partial(self.launch, piece, tile) for piece in self.pieces])
@@ -151,7 +158,7 @@ class Case:
 
     def expected(self) -> Tensor:
         matrix = torch.empty(self.shape.n, self.shape.k, device="cuda")
-        expand(self.pieces[0], matrix)
+        expansion_launch(self.pieces[0], matrix)()
         x = self.x.double()
         if self.gain is not None:
             x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.gain.double()
@@ -164,7 +171,7 @@ class Case:
     def default_tile(self) -> BlockVectorTile | BlockRowTile:
         if self.rows == 1:
             return vector_tile(self.pieces[0].form, self.shape.k, self.columns, self.shape.gated)
-        return row_tile(self.columns, self.shape.k, self.workspace.multiprocessors)
+        return row_tile(self.columns, self.shape.k, self.on.multiprocessors)
 
     def tiles(self) -> Iterator[BlockVectorTile | BlockRowTile]:
         """Every tile of a sweep."""
@@ -185,8 +192,6 @@ class Case:
 def best_tiles(case: Case, workers: int) -> list[tuple[float, BlockVectorTile | BlockRowTile]]:
     """The fastest tiles of a sweep with their times. Kernels are compiled side by side."""
     tiles = list(case.tiles())
-    most = max((tile.splits for tile in tiles if isinstance(tile, BlockRowTile)), default=1)
-    case.workspace.reserve(sums=most * case.shape.n * 64, counters=case.shape.n)
 
     def compiles(tile: BlockVectorTile | BlockRowTile) -> bool:
         try:
@@ -216,8 +221,6 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     torch.manual_seed(0)
-    workspace = ProductWorkspace("cuda")
-    pdl = torch.cuda.get_device_capability() >= (9, 0)
     print(f"{torch.cuda.get_device_name()}; shares are of {options.bandwidth} TB/s")
     print(f"{'type':5} {'shape':8} {'rows':>4} {'us':>8} {'floor':>7} {'share':>6} {'error':>8}  tile", flush=True)
     for name in options.types.split(","):
@@ -227,7 +230,7 @@ def main() -> None:
             pieces = copies(random_rows(TensorType[name], shape.n, shape.k))
             floor = pieces[0].nbytes / options.bandwidth / 1e6
             for rows in map(int, options.rows.split(",")):
-                case = Case(shape, pieces, rows, workspace, pdl)
+                case = Case(shape, pieces, rows)
                 if options.sweep:
                     timed = best_tiles(case, options.workers)
                 else:
@@ -239,8 +242,8 @@ def main() -> None:
                         flush=True,
                     )
             if shape.name != "head":
-                out = workspace.scratch(shape.n, shape.k, torch.bfloat16)
-                time = microseconds([partial(expand, piece, out) for piece in pieces[:8]])
+                out = torch.empty(shape.n, shape.k, dtype=torch.bfloat16, device="cuda")
+                time = microseconds([expansion_launch(piece, out) for piece in pieces[:8]])
                 least = (pieces[0].nbytes + out.nbytes) / options.bandwidth / 1e6
                 print(f"{name:5} {shape.name:8} expanded {time:8.1f} {least:7.1f} {least / time:6.0%}", flush=True)
             del pieces

@@ -182,7 +182,7 @@ def test_activations_in_16_bits(models: tuple[torch.nn.Module, CausalLM]) -> Non
     theirs, ours = models
     tokens = random_tokens(41, 1)
     reference = ops.get_backend("reference")
-    device = Device(torch.device("cpu"), reference, torch.bfloat16, DeviceLimits("CPU", 0, 1))
+    device = Device(torch.device("cpu"), reference, torch.bfloat16, DeviceLimits("CPU", 0))
     with ops.use_backend("reference"):
         prepare(ours, LoadReport(), device=device)
         (logits,) = PagedRunner(ours, 1, 48).step([(0, tokens, 0)])

@@ -12,9 +12,9 @@ import pytest
 
 from antiphon import ops
 from antiphon.ops import native
-from antiphon.ops.operation import implemented_by
 from antiphon.ops.program.recorder import Recorder
 from support.kernels.conformance import has_declared_parameters, operations_with_cases, without_case
+from support.kernels.implemented_by import implemented_by
 
 MODULES = [
     import_module(f"ops.conformance.{path.stem}")

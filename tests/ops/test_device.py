@@ -105,7 +105,7 @@ def test_errors_of_libraries_on_a_device(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_model_may_prefer_a_type_where_none_was_asked_for() -> None:
-    limits = DeviceLimits("none", 0, 1)
+    limits = DeviceLimits("none", 0)
     given = Device(torch.device("meta"), active_backend("meta"), torch.bfloat16, limits)
     default = replace(given, has_default_type=True)
     assert default.preferring(torch.float16).compute_type is torch.float16

@@ -14,10 +14,11 @@ import torch
 from antiphon import ops
 from antiphon.errors import UnrecordableError
 from antiphon.ops.backend import Backend, use_operations
-from antiphon.ops.operation import declared_in, implemented_by, operation
+from antiphon.ops.operation import declared_in, operation
 from antiphon.ops.program import InputSpec, record
 from support.kernels import toy_operation
 from support.kernels.conformance import checks, conforming, has_declared_parameters, operations_with_cases, without_case
+from support.kernels.implemented_by import implemented_by
 
 mirror_rows = operation(toy_operation.mirror_rows)  # the one line
 

@@ -34,7 +34,6 @@ class DeviceLimits:
 
     hardware: str
     total_bytes: int
-    num_processors: int
     capability: tuple[int, int] | None = None
 
 
@@ -134,7 +133,7 @@ def _open_cpu(_: int, compute_type: torch.dtype | None) -> Device:
     if compute_type not in (None, torch.float32):
         raise UnsupportedError("the CPU computes in fp32; give no other compute type")
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = DeviceLimits("CPU", total, os.cpu_count() or 1)
+    limits = DeviceLimits("CPU", total)
     return Device(torch.device(CPU), active_backend(CPU), torch.float32, limits)
 
 
@@ -148,7 +147,7 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
         use_kernel_cache()
     torch.backends.cudnn.allow_tf32 = False  # a model that computes in fp32 asks for no less
     found = torch.cuda.get_device_properties(index)
-    limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
+    limits = DeviceLimits(found.name, found.total_memory, (found.major, found.minor))
     device, dtype = torch.device("cuda", index), compute_type or torch.bfloat16
     return Device(device, active_backend("cuda"), dtype, limits, has_default_type=compute_type is None)
 

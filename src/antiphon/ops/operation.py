@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from torch import Tensor
 
 from antiphon.ops.backend import Implementation, Operation, forced
-from antiphon.ops.registry import available_backends, default_backend, defaults, get_backend
+from antiphon.ops.registry import default_backend, defaults
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,9 +54,3 @@ def declared_in(namespace: Mapping[str, Any]) -> dict[str, Operation]:
     """The operations among a namespace's values, by name, in the order of their declaration."""
     found = (getattr(value, "declaration", None) for value in namespace.values())
     return {declared.name: declared for declared in found if isinstance(declared, Operation)}
-
-
-def implemented_by(declared: Operation) -> list[str]:
-    """The available backends with an implementation of their own; the reference is always one."""
-    names = available_backends()
-    return [name for name in names if name == "reference" or get_backend(name).implementation(declared.name)]

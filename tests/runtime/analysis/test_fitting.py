@@ -75,7 +75,7 @@ def test_types_of_pages(tiny_llama: Path) -> None:
 
 def test_a_gpu_keeps_what_its_weights_and_its_steps_leave(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A card that is open: its free memory, less the weights, a step's workspace and the reserve."""
-    limits = DeviceLimits("card", 1 << 30, 8)
+    limits = DeviceLimits("card", 1 << 30)
     card = ImitatedCard(torch.device("cpu"), get_backend("reference"), torch.bfloat16, limits)
     monkeypatch.setitem(OPENERS, "cuda", lambda index, compute_type: card)
     monkeypatch.setattr("antiphon.runtime.analysis.machine.cuda_obstacle", lambda index: None)

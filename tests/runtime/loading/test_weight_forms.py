@@ -167,7 +167,7 @@ def test_weights_on_a_device_have_its_compute_type(dtype: torch.dtype, became: s
     """The device is one without data, whose backend is the reference."""
     model = build_model(open_checkpoint(tiny_gguf))
     place = torch.device("meta")
-    device = Device(place, ops.active_backend("meta"), dtype, DeviceLimits("none", 0, 1))
+    device = Device(place, ops.active_backend("meta"), dtype, DeviceLimits("none", 0))
     report = LoadReport()
     prepare(model, report, device=device)
     forms = [matrix for weight in model.weights() for matrix in weight.packed.values()]

@@ -41,7 +41,7 @@ class FakeGPU(Device):
 
 
 def fake_gpu() -> FakeGPU:
-    return FakeGPU(torch.device("meta"), active_backend("meta"), torch.bfloat16, DeviceLimits("Fake GPU", TOTAL, 1))
+    return FakeGPU(torch.device("meta"), active_backend("meta"), torch.bfloat16, DeviceLimits("Fake GPU", TOTAL))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ _ELSEWHERE = (type, ModuleType, BuiltinFunctionType)
 
 def meta_device(compute_type: torch.dtype = torch.bfloat16) -> Device:
     """Tensors on it have shapes and types alone."""
-    return Device(torch.device("meta"), active_backend("meta"), compute_type, DeviceLimits("none", 1 << 40, 1))
+    return Device(torch.device("meta"), active_backend("meta"), compute_type, DeviceLimits("none", 1 << 40))
 
 
 def tensors_below(root: object) -> list[Tensor]:

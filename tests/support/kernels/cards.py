@@ -30,14 +30,14 @@ class ImitatedCard(Device):
 
 def imitated_card() -> ImitatedCard:
     """A card without kernels, whose operations are those of the CPU."""
-    return ImitatedCard(torch.device("cpu"), ops.active_backend(), torch.float32, DeviceLimits("a card", 1 << 40, 4))
+    return ImitatedCard(torch.device("cpu"), ops.active_backend(), torch.float32, DeviceLimits("a card", 1 << 40))
 
 
 def a_card(compute_type: torch.dtype = torch.float32) -> Device:
     """In fp32 unless another type is given, so that results are the CPU's."""
     kind = Device if torch.cuda.is_available() else ImitatedCard
     place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    return kind(place, ops.get_backend("triton"), compute_type, DeviceLimits("a card", 1 << 40, 4))
+    return kind(place, ops.get_backend("triton"), compute_type, DeviceLimits("a card", 1 << 40))
 
 
 def loaded_on(device: Device, model: Model, tokenizer: Tokenizer, name: str) -> LoadedModel:

@@ -229,9 +229,6 @@ def _small_builds() -> Iterator[Build]:
     yield Build("rows.norms.norm_rows", types | dict(x=_HALF), sizes)
     types = dict(ids=_INT, table=_HALF, out=_WIDE, gain=_WIDE, scaled=_HALF, squares=_WIDE, scale="fp32")
     yield Build("rows.embedding.gather_scaled", types, dict(WIDTH=4096, BLOCK=4096, SCALED=True, ROWS=32))
-    types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, total="i64")
-    gate = dict(N=12288, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False)
-    yield Build("products.epilogue.finish_product", types, gate)
     names = (
         "rows", "given", "offsets", "last_token", "length", "cross_tokens", "adapter", "token_ids", "positions",
         "seq_lens", "cross_lens", "table_rows", "adapters", "table",
@@ -242,7 +239,7 @@ def _small_builds() -> Iterator[Build]:
     yield Build("rows.store.grow_rows", types, dict(BLOCK=64, CHAINED=True))
     gate = dict(N=12288, ROWS=2, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=True, RESIDUAL=True)
     types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_WIDE, rows="i32")
-    yield Build("rows.activation.activate_rows", types, gate)
+    yield Build("products.epilogue.finish_product", types, gate)
     names = (
         "given", "positions", "token_rows", "rows", "grown", "last_token", "length", "table", "token_ids",
     )  # fmt: skip

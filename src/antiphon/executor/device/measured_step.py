@@ -16,9 +16,9 @@ from antiphon.executor.recorded import make_recording
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
 from antiphon.ops.triton.capture import capture
+from antiphon.ops.triton.kernel_launch import Call, Launch
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.costs import LaunchCost, launch_costs
-from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 
 REPEATS = 20

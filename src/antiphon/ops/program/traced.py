@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import UnrecordableError
-from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
+from antiphon.ops.program.dimension import Dim, Size, product, same, same_shape, shape_text
 
 
 class Kind(StrEnum):
@@ -227,7 +227,3 @@ class Traced:
     __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __neg__ = _unrecordable("arithmetic")
     __lt__ = __le__ = __gt__ = __ge__ = _unrecordable("a comparison")
     __setitem__ = _unrecordable("an assignment")
-
-
-def sample_value(size: Size) -> int:
-    return as_dim(size).sample

@@ -12,7 +12,6 @@ from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.reference import attention as reference
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
-from antiphon.ops.triton.kernels.attention.heads import prepare_heads
 from antiphon.ops.triton.kernels.attention.prefill import prefill_attention
 from antiphon.ops.triton.kernels.attention.scores import paged_scores
 from antiphon.ops.triton.kernels.attention.sequence import sequence_attention
@@ -24,10 +23,9 @@ from antiphon.ops.triton.launch import (
     decode_tile,
     joined_heads,
     prefill_tile,
-    row_warps,
     sequence_tile,
 )
-from antiphon.ops.triton.pages import group_tiles, pages_of, query_tiles, table_rows
+from antiphon.ops.triton.pages import group_tiles, pages_of, query_tiles, store_launch, table_rows
 
 #: Cached tokens that a program scores.
 SCORED_TOKENS = 128
@@ -35,17 +33,8 @@ SCORED_TOKENS = 128
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
     k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (k, v))
-    tokens, heads, channels = k.shape
-    if not tokens:
-        return
-    pages = pages_of(cache)
-    prepare_heads[(tokens,)](
-        k, k, v, k, k, k, group.slot_mapping, group.slot_mapping, *pages.regions, k, k,
-        0, 0, *k.stride()[:2], *v.stride()[:2], *pages.bases, 0.0, 0.0,
-        H=0, HK=heads, D=channels, DB=ceil_power(channels), HB=1, HKB=ceil_power(heads), ROTATED=0,
-        PAGE=cache.layout.block_tokens, Q_NORM=False, K_NORM=False, BALANCED=pages.balanced, STORE=True,
-        num_warps=row_warps(heads * channels // 2),
-    )  # fmt: skip
+    if len(k):
+        store_launch(k, v, (*k.stride()[:2], *v.stride()[:2]), cache, group.slot_mapping, len(k))()
 
 
 def paged_attention(

@@ -16,7 +16,7 @@ def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     """Ids below 0 are padding and give zeros."""
     table = form_of(weight, ids.device)
     if not isinstance(table, Tensor):
-        return table.take(ids.contiguous(), scale, card(ids.device).dependent_launch)
+        return table.take(ids.contiguous(), scale)
     return _gather(ids, table, scale, torch.float32)
 
 

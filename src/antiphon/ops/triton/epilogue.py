@@ -5,11 +5,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from antiphon.ops.triton.kernel_launch import Launch
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.types import Activation
 
-_FINISHED = 1024  # elements of a program
+#: Elements of a program: 16 for each of its threads, so that no two load the same.
+_TILE_ELEMENTS = 2048
+
+
+def epilogue_constants(activation: Activation, bias: object | None, residual: object | None) -> dict[str, int]:
+    """What kernels are given of the end of a product."""
+    return {
+        "GATED": activation.endswith("_gate"), "ACTIVATION": NUMBERS[activation.removesuffix("_gate")],
+        "BIAS": bias is not None, "RESIDUAL": residual is not None,
+    }  # fmt: skip
+
+
+def finish_launch(
+    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, out: Tensor, rows: int,
+    invariant: bool = False,
+) -> Launch:  # fmt: skip
+    """activation(y + bias) + residual, in that order, for the first `rows` rows of `out`, which may be the residual.
+
+    `invariant`: multiplications and additions are not fused, as in the other kernels of batch-invariant mode.
+    """
+    columns = out.shape[1]
+    block = min(ceil_power(columns), 1024)
+    together = _TILE_ELEMENTS // block
+    return Launch(
+        "finish", finish_product, (-(-rows // together), -(-columns // block)),
+        (y, y if bias is None else bias, y if residual is None else residual, out, rows),
+        {"N": columns, "ROWS": together, "BLOCK": block, **epilogue_constants(activation, bias, residual),
+         **({"enable_fp_fusion": False} if invariant else {})},
+    )  # fmt: skip
 
 
 def finish(
@@ -20,17 +50,10 @@ def finish(
     into: Tensor | torch.dtype,
     invariant: bool = False,
 ) -> Tensor:
-    """activation(y + bias) + residual, in that order, in this tensor or in a new one of this type.
-
-    `invariant`: multiplications and additions are not fused, as in the other kernels of batch-invariant mode.
-    """
-    gated = activation.endswith("_gate")
-    width = y.shape[1] // 2 if gated else y.shape[1]
+    """`finish_launch` into this tensor or a new one of this type, now."""
+    width = y.shape[1] // 2 if activation.endswith("_gate") else y.shape[1]
     out = into if isinstance(into, Tensor) else torch.empty(len(y), width, dtype=into, device=y.device)
     if out.numel():
-        finish_product[(-(-out.numel() // _FINISHED),)](
-            y, y if bias is None else bias, y if residual is None else residual.contiguous(), out, out.numel(),
-            N=width, BLOCK=_FINISHED, GATED=gated, ACTIVATION=NUMBERS[activation.removesuffix("_gate")],
-            BIAS=bias is not None, RESIDUAL=residual is not None, **({"enable_fp_fusion": False} if invariant else {}),
-        )  # fmt: skip
+        kept = None if residual is None else residual.contiguous()
+        finish_launch(y, bias, activation, kept, out, len(out), invariant)()
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -43,6 +44,9 @@ def card(device: torch.device) -> Card:
     return Card(10 * properties.major + properties.minor, properties.multi_processor_count)
 
 
+#: Counters that a stream has from the first use on. Graphs hold their address, so that they should not be outgrown.
+MIN_COUNTERS = 1 << 16
+
 _counters: dict[tuple[torch.device, int], Tensor] = {}
 
 
@@ -51,8 +55,12 @@ def counters(device: torch.device, count: int) -> Tensor:
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     found = _counters.get((device, stream))
     if found is None or found.numel() < count:
-        found = _counters[device, stream] = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
+        found = _counters[device, stream] = torch.zeros(max(count, MIN_COUNTERS), dtype=torch.int32, device=device)
     return found
+
+
+def empty(device: torch.device, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty(tuple(shape), dtype=dtype, device=device)
 
 
 def ceil_power(value: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +10,10 @@ from torch import Tensor
 
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
+from antiphon.ops.triton.kernel_launch import Launch
+from antiphon.ops.triton.kernels.attention.heads import prepare_heads
 from antiphon.ops.triton.kernels.attention.tiles import list_tiles
-from antiphon.ops.triton.launch import card, ceil_power
+from antiphon.ops.triton.launch import card, ceil_power, row_warps
 
 _KEY = "triton"
 
@@ -64,6 +67,28 @@ def pages_of(cache: LayerCache) -> Pages:
             bases,
         )
     return found
+
+
+def store_launch(
+    k: Tensor, v: Tensor, strides: Sequence[int], cache: LayerCache, slots: Tensor, tokens: int,
+    gain: Tensor | None = None, eps: float = 0.0, table: Tensor | None = None, positions: Tensor | None = None,
+) -> Launch:  # fmt: skip
+    """Store keys and values of `tokens` tokens. The strides are those of k by token and by head, then those of v.
+
+    Keys are normalised if there is a `gain`, and rotated by their `positions` if there is a `table`.
+    """
+    pages, layout = pages_of(cache), cache.layout
+    heads, channels = layout.group.num_kv_heads, layout.group.head_dim
+    return Launch(
+        "store", prepare_heads, (tokens,),
+        (k, k, v, k, k if gain is None else gain, k if table is None else table,
+         slots if positions is None else positions, slots, *pages.regions, k, k, 0, 0, *strides, *pages.bases, 0.0,
+         eps),
+        {"H": 0, "HK": heads, "D": channels, "DB": ceil_power(channels), "HB": 1, "HKB": ceil_power(heads),
+         "ROTATED": 0 if table is None else int(table.shape[1]), "PAGE": layout.block_tokens, "Q_NORM": False,
+         "K_NORM": gain is not None, "BALANCED": pages.balanced, "STORE": True},
+        row_warps(heads * channels),
+    )  # fmt: skip
 
 
 def table_rows(group: GroupBatch) -> Tensor:

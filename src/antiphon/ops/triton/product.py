@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
-from antiphon.ops.triton.epilogue import finish
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.epilogue import epilogue_constants, finish
 from antiphon.ops.triton.kernels.products.vector import vector_product
 from antiphon.ops.triton.launch import card, vector_tile
 from antiphon.ops.triton.library import product
@@ -48,10 +49,7 @@ def _quantised(
     dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
     kept = None if residual is None else residual.contiguous()
-    early = card(x.device).dependent_launch
-    return matrix.product(
-        x.contiguous(), workspace_of(x.device), bias, activation, kept, dtype=dtype, pdl=early
-    )  # fmt: skip
+    return matrix.product(x.contiguous(), workspace_of(x.device), bias, activation, kept, dtype)
 
 
 def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
@@ -71,9 +69,8 @@ def _vector(
     vector_product[(-(-outputs // tile.columns),)](
         x.contiguous(), matrix, matrix, matrix if bias is None else bias,
         matrix if residual is None else residual.contiguous(), out, 0.0,
-        ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, GATED=gated,
-        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
-        LOOP=0, PDL=early, num_warps=tile.warps, launch_pdl=early,
+        ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, LOOP=0, PDL=early,
+        num_warps=tile.warps, launch_pdl=early, **epilogue_constants(activation, bias, residual),
     )  # fmt: skip
     return out
 
@@ -100,12 +97,17 @@ def adapted_linear(
         y = _vector(x, matrix, None, "none", None, torch.float32)
     else:
         y = product(x, matrix, _inner_type(matrix, dtype))
-    wide = x.float()
+    add_adapters(y, x, adapters, slots, lambda x, matrix: x.float() @ matrix.float().T)
+    return finish(y, bias, activation, residual, dtype)
+
+
+def add_adapters(
+    y: Tensor, x: Tensor, adapters: AdapterTable, slots: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    """Add to y what the adapters in these slots make of x, with products x · matrixᵀ by `multiply`."""
     for slot, layer in adapters.layers.items():
-        used = (slots == slot)[:, None]
-        reduced = torch.where(used, wide @ matrix_of(layer.down, x.device).float().T, 0.0)
+        reduced = torch.where((slots == slot)[:, None], multiply(x, matrix_of(layer.down, x.device)), 0.0)
         for up in layer.ups:
             rank, width = up.rows.shape
-            delta = reduced[:, up.offset : up.offset + rank] @ up.rows.to(x.device)
+            delta = multiply(reduced[:, up.offset : up.offset + rank], up.rows.to(x.device).T)
             y[:, up.first : up.first + width] += delta.to(y.dtype)
-    return finish(y, bias, activation, residual, dtype)

@@ -14,9 +14,10 @@ from antiphon.ops.types import RotaryTable
 
 
 def rms_norm(
-    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None
-) -> tuple[Tensor, Tensor]:
-    return norm(False, x, weight, None, eps, residual, dtype)
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None,
+    together: int | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    return _norm(False, x, weight, None, eps, residual, dtype, together)
 
 
 def layer_norm(
@@ -26,8 +27,9 @@ def layer_norm(
     eps: float,
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
+    together: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    return norm(True, x, weight, bias, eps, residual, dtype)
+    return _norm(True, x, weight, bias, eps, residual, dtype, together)
 
 
 def _strides(x: Tensor) -> tuple[Tensor, int, int]:
@@ -39,7 +41,7 @@ def _strides(x: Tensor) -> tuple[Tensor, int, int]:
     return x, x.stride(0) if x.dim() == 2 else x.shape[-1], 0
 
 
-def norm(
+def _norm(
     centred: bool,
     x: Tensor,
     weight: Tensor,
@@ -47,7 +49,7 @@ def norm(
     eps: float,
     residual: Tensor | None,
     dtype: torch.dtype | None,
-    together: int | None = None,
+    together: int | None,
 ) -> tuple[Tensor, Tensor]:
     """`layer_norm` if `centred`, else `rms_norm`. A program does `together` rows; as suits their number if None."""
     shape, width = x.shape, x.shape[-1]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.launch import card, empty
 from antiphon.ops.triton.program.choice import ChoiceColumns, choice_launches
 from antiphon.ops.types import SamplingRows
 
@@ -36,13 +35,9 @@ def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     index = rows.index.clone()  # the kernel counts it on, as it does in the rows of running requests
     last, length = torch.zeros(2, count, dtype=torch.int32, device=device)
     columns = ChoiceColumns(temperature, top_k, top_p, min_p, seed, index, last, length)
-    take = partial(_empty, device)
+    take = partial(empty, device)
     for launch in choice_launches(
         logits, count, vocabulary, columns, indices, drawn, take, filtered=True, early=card(device).dependent_launch
     ):
         launch()
     return drawn
-
-
-def _empty(device: torch.device, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    return torch.empty(tuple(shape), dtype=dtype, device=device)

@@ -20,8 +20,8 @@ from antiphon.runtime.loading.machine_limits import GivenLimits, card_limits
 from antiphon.weights.catalog.resolve import ResolvedModel
 
 if TYPE_CHECKING:
+    from antiphon.ops.triton.kernel_launch import Call, Launch
     from antiphon.ops.triton.program.costs import LaunchCost
-    from antiphon.ops.triton.program.launch import Call, Launch
 
 HEADINGS = ("LAUNCH", "COUNT", "KERNEL", "GRID", "MB", "MMAC", "AT BEST µS", "MEASURED µS", "OF LIMIT")
 

@@ -35,7 +35,7 @@ def device() -> Iterator[Device]:
     """In fp32, so that tokens are the CPU's."""
     target = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0))
 
 
 def expected(make: Make) -> list[tuple[Any, ...]]:

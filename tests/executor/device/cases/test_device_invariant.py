@@ -43,7 +43,7 @@ Logits = dict[tuple[str, int], Tensor]
 def device() -> Iterator[Device]:
     target = torch.device("cuda", 0) if ON_CARD else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(target, ops.get_backend("triton"), HALF, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), HALF, DeviceLimits("a card", 0))
 
 
 def half_model(device: Device) -> CausalLM:

@@ -34,7 +34,7 @@ SIZES = {"hibari": ((4, 1.5), (3, 2.0), (3, 2.5)), "kokoro": ((4, 1.0), (3, 1.2)
 def device() -> Iterator[Device]:
     target = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(target, ops.get_backend("triton"), torch.bfloat16, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), torch.bfloat16, DeviceLimits("a card", 0))
 
 
 @pytest.mark.parametrize(("name", "precision"), [("hibari", "fp32"), ("kokoro", "fp32"), ("kokoro", "fast")])

@@ -45,7 +45,7 @@ class Compiler(AheadCompiler):
 def device() -> Iterator[Device]:
     target = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
-        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
+        yield Device(target, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0))
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ GIVEN = GivenLimits(1e9, 1e9)
 def device() -> Device:
     if torch.cuda.is_available():
         return Device.parse("cuda")
-    return Device(torch.device("cpu"), ops.get_backend("triton"), torch.float16, DeviceLimits("a card", 0, 4))
+    return Device(torch.device("cpu"), ops.get_backend("triton"), torch.float16, DeviceLimits("a card", 0))
 
 
 def load(device: Device, target: TensorType | None = None, layers: int = 2) -> LoadedModel:

@@ -55,10 +55,10 @@ def test_kernels_of_a_process_are_read_here(process: CompilerProcess, compilatio
     from antiphon.ops.triton.kernels.rows.store import grow_rows
 
     rows, wide = torch.zeros(4, dtype=torch.int32), torch.zeros(8, 64, dtype=torch.bfloat16)
-    gate = dict(N=32, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False, num_warps=4)
+    gate = dict(N=32, ROWS=2, BLOCK=32, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False, num_warps=4)
     launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
         (grow_rows, (rows, rows, rows[1:], 3, 32), {"BLOCK": 4, "CHAINED": False}),
-        (finish_product, (wide, wide, wide, wide.float(), 8 * 32), gate),
+        (finish_product, (wide, wide, wide, wide.float(), 8), gate),
     ]
     for kernel, arguments, keywords in launches:
         variant = Variant.of(kernel, arguments, keywords)

@@ -18,9 +18,9 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import KVCache, SamplingRows, allocate_arena
 from antiphon.ops.reference import sampling as reference
+from antiphon.ops.triton.kernel_launch import Launch
 from antiphon.ops.triton.launch import Card, card
 from antiphon.ops.triton.program.choice import Draw
-from antiphon.ops.triton.program.launch import Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.weights import prepare_weights

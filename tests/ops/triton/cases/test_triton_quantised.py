@@ -62,43 +62,51 @@ def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], gener
 
 @TYPES
 def test_one_row(type: TensorType, generator: torch.Generator) -> None:
-    from antiphon.ops.triton.quantised.activations import packed
-    from antiphon.ops.triton.quantised.matrix import vector_product
-    from antiphon.ops.triton.quantised.repacking import repack
+    from antiphon.ops.triton.launch import card
+    from antiphon.ops.triton.normed import Normed
+    from antiphon.ops.triton.quantised.activations import packed_words
+    from antiphon.ops.triton.quantised.launches import Product, pack_launch, vector_launch
+    from antiphon.ops.triton.quantised.repacking import BlockRows, repack
     from antiphon.ops.triton.quantised.tiles import BlockVectorTile
 
     part = random_part(type, 24, 768, generator)
     x, gain, bias, residual = (torch.randn(size, generator=generator) for size in ((1, 768), 768, 24, (1, 24)))
-    piece, tile = repack(part.data, type, 768), BlockVectorTile(16, 16, 4)  # columns and blocks do not divide the tile
+
+    def run(piece: BlockRows, product: Product, tile: BlockVectorTile) -> None:
+        packed, on = torch.empty(packed_words(768), dtype=torch.int32), card(x.device)
+        pack_launch(product, packed, on)()
+        vector_launch(piece, 0, packed, product, on, tile)()
+
     y = torch.full((1, 24), torch.nan)
-    vector_product(piece, packed(x, None, False), y, 24, bias, "none", residual, None, False, tile)
+    product, tile = Product(x, y, 1, "none", bias, residual), BlockVectorTile(16, 16, 4)  # divides neither dimension
+    run(repack(part.data, type, 768), product, tile)
     assert error(y, expected(x, Weight((part,), 768), bias, "none", residual)) < 1e-4
     if type not in KINDS:
         return
     y = torch.full((1, 8), torch.nan)
     part = WeightPart(type, 16, part.data[:16])
-    piece = repack(part.data, type, 768)
-    tile = BlockVectorTile(8, 32, 4)
-    vector_product(piece, packed(x, gain, False), y, 8, bias, "silu_gate", None, 1e-5, False, tile)
+    product = Product(x, y, 1, "silu_gate", bias, norm=Normed(x, gain, 1e-5))
+    run(repack(part.data, type, 768), product, BlockVectorTile(8, 32, 4))
     normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
     assert error(y, expected(normal, Weight((part,), 768), bias[:16], "silu_gate")) < 2e-4
 
 
 @TYPES
 def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
-    from antiphon.ops.triton.quantised.matrix import row_product
+    from functools import partial
+
+    from antiphon.ops.triton.launch import card, counters, empty
+    from antiphon.ops.triton.quantised.launches import Product, row_launch
     from antiphon.ops.triton.quantised.repacking import repack
     from antiphon.ops.triton.quantised.tiles import BlockRowTile
-    from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
     part = random_part(type, 24, 512, generator)
     x, bias = torch.randn(5, 512, generator=generator).half(), torch.randn(24, generator=generator)
     wide, residual = torch.full((5, 64), torch.nan), torch.randn(5, 64, generator=generator)
-    workspace = ProductWorkspace("cpu")
     tile = BlockRowTile(32, 8, 2 if type in KINDS else 1, 4)
-    row_product(
-        repack(part.data, type, 512), x, wide[:, 8:], 24, workspace, bias, "gelu_tanh", residual[:, 8:], False, tile
-    )  # fmt: skip
+    shared = counters(x.device, 1), partial(empty, x.device), card(x.device), tile
+    product = Product(x, wide[:, 8:], 5, "gelu_tanh", bias, residual[:, 8:])
+    row_launch(repack(part.data, type, 512), 0, 0, product, *shared)()
     exact = expected(x, Weight((part,), 512), bias, "gelu_tanh", residual[:, 8:32])
     assert error(wide[:, 8:32], exact) < 2e-3
     assert wide[:, :8].isnan().all() and wide[:, 32:].isnan().all()
@@ -106,9 +114,9 @@ def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
         return
     gated = WeightPart(type, 16, part.data[:16])
     y = torch.full((5, 8), torch.nan)
-    row_product(repack(gated.data, type, 512), x, y, 8, workspace, None, "silu_gate", None, False, tile)
+    row_launch(repack(gated.data, type, 512), 0, 0, Product(x, y, 5, "silu_gate"), *shared)()
     assert error(y, expected(x, Weight((gated,), 512), None, "silu_gate")) < 4e-3
-    assert not workspace.splits(2, 1, 1)[1].any()  # counters are zero between products
+    assert not counters(x.device, 1).any()  # zero between products
 
 
 @pytest.mark.parametrize(("rows", "activation"), [(1, "silu_gate"), (3, "none"), (70, "silu_gate")])
@@ -156,6 +164,9 @@ def test_types_that_are_not_read() -> None:
 @pytest.mark.parametrize("rows", [1, 3, 6])
 @pytest.mark.parametrize("activation", ["none", "silu_gate"])
 def test_fp8_products(rows: int, activation: str, generator: torch.Generator) -> None:
+    from antiphon.ops.triton.launch import card
+    from antiphon.ops.triton.normed import Normed
+    from antiphon.ops.triton.quantised.launches import Product
     from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
     from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 
@@ -169,7 +180,8 @@ def test_fp8_products(rows: int, activation: str, generator: torch.Generator) ->
         return
     gain = torch.rand(80, generator=generator)
     normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
-    y = matrix.product(x, ProductWorkspace("cpu"), bias, activation, gain=gain, eps=1e-5)
+    y = torch.empty(1, residual.shape[1])
+    matrix.vector_launch(Product(x, y, 1, activation, bias, norm=Normed(x, gain, 1e-5)), card(x.device))()
     assert error(y, expected(normal, weight, bias, activation)) < 1e-5
 
 

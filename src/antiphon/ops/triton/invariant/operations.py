@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from antiphon.ops.triton import rows
 from antiphon.ops.triton.invariant.attention import paged_attention
 from antiphon.ops.triton.invariant.product import adapted_linear, linear
-from antiphon.ops.triton.invariant.rows import layer_norm, rms_norm
+
+#: Norms do one row a program, whatever their number.
+rms_norm, layer_norm = partial(rows.rms_norm, together=1), partial(rows.layer_norm, together=1)
 
 __all__ = ["adapted_linear", "layer_norm", "linear", "paged_attention", "rms_norm"]

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
-from antiphon.ops.triton.epilogue import finish
+from antiphon.ops.triton.epilogue import epilogue_constants, finish
 from antiphon.ops.triton.invariant.tiles import DEPTH, WIDE_DEPTH, product_tile
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.products.invariant import invariant_product
 from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.product import add_adapters
 from antiphon.ops.triton.quantised.matrix import rounded
 from antiphon.ops.triton.quantised.workspace import workspace_of
-from antiphon.ops.triton.weights import form_of, matrix_of
+from antiphon.ops.triton.weights import form_of
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight
 
@@ -49,9 +49,8 @@ def _product(
     invariant_product[(-(-rows // tile.rows) * -(-outputs // tile.columns),)](
         x.contiguous(), matrix, x if bias is None else bias, x if residual is None else residual.contiguous(), out,
         rows, K=inputs, N=outputs, BM=tile.rows, BN=tile.columns,
-        BK=WIDE_DEPTH if matrix.dtype is torch.float32 else DEPTH, GATED=gated,
-        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
-        num_warps=tile.warps, num_stages=tile.stages, enable_fp_fusion=False,
+        BK=WIDE_DEPTH if matrix.dtype is torch.float32 else DEPTH, num_warps=tile.warps, num_stages=tile.stages,
+        enable_fp_fusion=False, **epilogue_constants(activation, bias, residual),
     )  # fmt: skip
     return out
 
@@ -70,13 +69,10 @@ def adapted_linear(
     if not adapters.layers:
         return linear(x, weight, bias, activation, residual, dtype)
     dtype = dtype or (x.dtype if residual is None else residual.dtype)
-    y = _product(x, _matrix(weight, x), None, "none", None, torch.float32)
-    for slot, layer in adapters.layers.items():
-        down = _product(x, matrix_of(layer.down, x.device), None, "none", None, torch.float32)
-        reduced = torch.where((slots == slot)[:, None], down, 0.0)
-        for up in layer.ups:
-            rank, width = up.rows.shape
-            part = reduced[:, up.offset : up.offset + rank]
-            rows = up.rows.to(x.device).T.contiguous()
-            y[:, up.first : up.first + width] += _product(part, rows, None, "none", None, torch.float32)
+    y = _plain(x, _matrix(weight, x))
+    add_adapters(y, x, adapters, slots, _plain)
     return finish(y, bias, activation, residual, dtype, invariant=True)
+
+
+def _plain(x: Tensor, matrix: Tensor) -> Tensor:
+    return _product(x, matrix.contiguous(), None, "none", None, torch.float32)

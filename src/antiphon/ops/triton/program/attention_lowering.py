@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
-from antiphon.ops.triton.kernels.attention.heads import prepare_heads
-from antiphon.ops.triton.launch import ceil_power, joined_heads, row_warps
-from antiphon.ops.triton.pages import pages_of
+from antiphon.ops.triton.launch import ceil_power, joined_heads
+from antiphon.ops.triton.pages import pages_of, store_launch
 from antiphon.ops.triton.program.builder import StepBuilder
 from antiphon.ops.triton.program.packed import leave_packed
 from antiphon.ops.triton.program.tiles import attention_tile
@@ -86,8 +84,14 @@ def _attend(
     tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
     is_stored = k is not None and step.chained_slots is not None
-    if is_stored:
-        _store_new(step, i, qkv, stride, k_gain, eps, table)
+    if k is not None and step.chained_slots is not None:  # in a kernel of its own: other rows attend to these tokens
+        new_k, new_v = (qkv.view(-1)[start:] for start in starts[1:])
+        step.emit([
+            store_launch(
+                new_k, new_v, (stride, head_dim, stride, head_dim), cache, step.chained_slots[i.group], step.rows,
+                step.optional(k_gain), eps, step.optional(table), step.inputs.tensors["positions"],
+            )
+        ])  # fmt: skip
     packs = head_dim % BLOCK == 0 and head_dim == ceil_power(head_dim)
     row = leave_packed(step, i.out.value, heads * head_dim) if packs else None
     step.launch(
@@ -106,25 +110,4 @@ def _attend(
          "STAGES": tile.stages, "EARLY": tile.early and not is_stored, "PACKED": row is not None,
          "PDL": step.card.dependent_launch},
         warps=tile.warps,
-    )  # fmt: skip
-
-
-def _store_new(
-    step: StepBuilder, i: program.PagedAttentionInstruction, qkv: Tensor, stride: int, k_gain: Traced | None,
-    eps: float, table: Traced | None,
-) -> None:  # fmt: skip
-    """Store the keys and values of every row's token, in a kernel of its own: other rows attend to them."""
-    assert step.chained_slots is not None
-    layout, pages = i.cache.layout, pages_of(i.cache)
-    heads, kv_heads, channels = int(i.q.shape[1]), layout.group.num_kv_heads, int(i.q.shape[2])
-    k, v = (qkv.view(-1)[first * channels :] for first in (heads, heads + kv_heads))
-    positions, slots = step.inputs.tensors["positions"], step.chained_slots[i.group]
-    step.launch(
-        "store", prepare_heads, (step.rows,),
-        (k, k, v, k, step.side(k_gain, k), step.side(table, k), positions, slots, *pages.regions, k, k,
-         0, 0, stride, channels, stride, channels, *pages.bases, 0.0, eps),
-        {"H": 0, "HK": kv_heads, "D": channels, "DB": ceil_power(channels), "HB": 1, "HKB": ceil_power(kv_heads),
-         "ROTATED": 0 if table is None else int(table.shape[1]), "PAGE": layout.block_tokens, "Q_NORM": False,
-         "K_NORM": k_gain is not None, "BALANCED": pages.balanced, "STORE": True},
-        row_warps(kv_heads * channels),
     )  # fmt: skip

@@ -12,9 +12,9 @@ from torch import Tensor
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Traced, Value
+from antiphon.ops.triton.kernel_launch import Call, Launch
 from antiphon.ops.triton.launch import Card, ceil_power
-from antiphon.ops.triton.program.launch import Call, Launch
-from antiphon.ops.triton.program.normed import Normed
+from antiphon.ops.triton.normed import Normed
 from antiphon.ops.triton.program.readers import Readers
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS
 from antiphon.ops.triton.program.workspace import StepWorkspace
@@ -150,6 +150,18 @@ class StepBuilder:
     def side(self, tensor: Traced | None, otherwise: Tensor) -> Tensor:
         """An operand that a kernel may not have; it is given something then, which it does not read."""
         return otherwise if tensor is None else self.tensor(tensor)
+
+    def optional(self, tensor: Traced | None) -> Tensor | None:
+        """The contents of an operand that may be missing."""
+        return None if tensor is None else self.tensor(tensor)
+
+    def rows_of(self, value: Value) -> int:
+        """How many rows a value has that are not padding."""
+        return self.rows
+
+    def sum_of(self, residual: Traced, value: Value, width: int) -> Tensor:
+        """The fp32 tensor for the sum of a residual and something else."""
+        return self.take(value, width, torch.float32)
 
     def matrix(self, weight: Weight) -> Tensor | PreparedWeight:
         matrix = form_of(weight, self.inputs.table_rows.device)

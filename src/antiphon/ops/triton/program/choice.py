@@ -9,10 +9,10 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from antiphon.ops.triton.kernel_launch import Launch
 from antiphon.ops.triton.kernels.sampling.choice import choose_tokens, survey_blocks
 from antiphon.ops.triton.kernels.sampling.filters import GROUP
 from antiphon.ops.triton.launch import ceil_power
-from antiphon.ops.triton.program.launch import Launch
 
 #: Where rows have filters: tokens of a program that surveys the logits, and groups of tokens that one takes at a time.
 #: The block is the same for any number of rows, and so is the sum of a row's probabilities, to the last bit.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from antiphon.ops.program.instructions import PagedAttentionInstruction
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
-from antiphon.ops.triton.program.launch import Call, Launch
+from antiphon.ops.triton.kernel_launch import Call, Launch
 
 #: The name of the launches that read pages, one for each attention of the recording, in its order.
 ATTENTION = "attention"

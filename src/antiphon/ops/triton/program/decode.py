@@ -17,14 +17,14 @@ from torch import Tensor
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.triton.kernel_launch import Call
 from antiphon.ops.triton.kernels.rows.embedding import gather_scaled
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.program.attention_lowering import lower_attention, lower_heads, lower_store
 from antiphon.ops.triton.program.builder import StepBuilder
-from antiphon.ops.triton.program.launch import Call
 from antiphon.ops.triton.program.norm_lowering import leave_scaled, lower_norm, scaled_norm
 from antiphon.ops.triton.program.product_lowering import lower_linear
-from antiphon.ops.triton.program.quantised import embed_launch
+from antiphon.ops.triton.quantised.launches import gather_launch
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
 #: The function that writes the launches of an instruction, by the instruction's class.
@@ -58,7 +58,7 @@ def _lower_embed(step: StepBuilder, i: program.EmbedInstruction) -> None:
     if not isinstance(table, Tensor):
         if not isinstance(table, QuantisedMatrix) or len(table.pieces) != 1:
             raise UnrecordableError("an embedding in fp8 or of several types has no kernel in a decode step")
-        step.emit([embed_launch(table, step.whole(i.ids), out, step.rows, i.scale, after, step.card)])
+        step.emit([gather_launch(table.pieces[0], step.whole(i.ids), out, step.rows, i.scale, after, step.card)])
         return
     gain, scaled, squares = (out, out, out) if after is None else (after.gain, after.scaled, after.squares)
     step.launch(

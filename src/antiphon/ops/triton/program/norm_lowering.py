@@ -10,10 +10,10 @@ from antiphon.ops.program import instructions as program
 from antiphon.ops.program.traced import Value
 from antiphon.ops.triton.kernels.rows.norms import norm_rows
 from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.normed import NextNorm, Normed
 from antiphon.ops.triton.program.builder import StepBuilder
-from antiphon.ops.triton.program.normed import NextNorm, Normed
-from antiphon.ops.triton.program.quantised import takes_scaled
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, fitted, row_tile
+from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
 
 def _is_plain(norm: program.NormInstruction) -> bool:
@@ -43,7 +43,11 @@ def scaled_norm(step: StepBuilder, value: Value) -> program.NormInstruction | No
 
 def _takes_scaled(step: StepBuilder, product: program.LinearInstruction) -> bool:
     matrix = step.matrix(product.matrix)
-    return linear_row_tile(step, product) is not None if isinstance(matrix, Tensor) else takes_scaled(matrix)
+    return (
+        linear_row_tile(step, product) is not None
+        if isinstance(matrix, Tensor)
+        else isinstance(matrix, QuantisedMatrix)
+    )
 
 
 def leave_scaled(step: StepBuilder, norm: program.NormInstruction, width: int, parts: int) -> NextNorm:
@@ -58,13 +62,17 @@ def leave_scaled(step: StepBuilder, norm: program.NormInstruction, width: int, p
 def lower_norm(step: StepBuilder, i: program.NormInstruction) -> None:
     if id(i.out.value) in step.normed:
         return
-    width = int(i.x.shape[-1])
-    origin = step.readers.origin(i.x.value)
     if step.rows <= VECTOR_ROWS and _is_plain(i) and step.readers.products_of(i.out.value):
         step.normed[id(i.out.value)] = Normed(step.whole(i.x), step.tensor(i.gain), i.eps)
         return
+    launch_norm(step, i, 1, 4 if int(i.x.shape[-1]) <= 2048 else 8, step.card.dependent_launch)
+
+
+def launch_norm(step: StepBuilder, i: program.NormInstruction, together: int, warps: int, early: bool) -> None:
+    """Write the kernel of a norm, whose programs do `together` rows; `early`: it may start before the last one ends."""
     if i.x.dim() != 2:
         raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
+    width, rows, origin = int(i.x.shape[-1]), step.rows_of(i.out.value), step.readers.origin(i.x.value)
     residual: Tensor | None = None
     total: Tensor | None = None
     if id(origin) in step.sums:
@@ -75,15 +83,14 @@ def lower_norm(step: StepBuilder, i: program.NormInstruction) -> None:
     if i.residual is not None:
         if residual is not None or i.total is None:
             raise UnrecordableError("a norm after two residuals has no kernel")
-        residual, total = step.tensor(i.residual), step.take(i.total.value, width, torch.float32)
+        residual, total = step.tensor(i.residual), step.sum_of(i.residual, i.total.value, width)
     out = step.take(i.out.value, width, step.compute_type if step.readers.products_of(i.out.value) else torch.float32)
     gain = step.tensor(i.gain)
-    bias = gain if i.bias is None else step.tensor(i.bias)
     step.launch(
-        "norm", norm_rows, (step.rows,),
-        (x, x if residual is None else residual, gain, bias, out, out if total is None else total,
-         step.rows, width, 0, width, 0, 1, i.eps),
-        {"WIDTH": width, "BLOCK": ceil_power(width), "ROWS": 1, "CENTRED": i.centred, "BIAS": i.bias is not None,
-         "RESIDUAL": residual is not None, "PDL": step.card.dependent_launch},
-        warps=4 if width <= 2048 else 8,
+        "norm", norm_rows, (-(-rows // together),),
+        (x, x if residual is None else residual, gain, step.side(i.bias, gain), out, out if total is None else total,
+         rows, width, 0, width, 0, 1, i.eps),
+        {"WIDTH": width, "BLOCK": ceil_power(width), "ROWS": together, "CENTRED": i.centred,
+         "BIAS": i.bias is not None, "RESIDUAL": residual is not None, "PDL": early},
+        warps=warps,
     )  # fmt: skip

@@ -9,24 +9,16 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.program import instructions as program
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.epilogue import epilogue_constants, finish_launch
+from antiphon.ops.triton.kernel_launch import Call
 from antiphon.ops.triton.kernels.products.rows import row_product
 from antiphon.ops.triton.kernels.products.vector import vector_product
 from antiphon.ops.triton.library import multiply
+from antiphon.ops.triton.normed import NextNorm
 from antiphon.ops.triton.program.builder import StepBuilder
-from antiphon.ops.triton.program.launch import Call
 from antiphon.ops.triton.program.norm_lowering import leave_scaled, linear_row_tile, scaled_norm
-from antiphon.ops.triton.program.normed import NextNorm
-from antiphon.ops.triton.program.quantised import (
-    Product,
-    library_calls,
-    row_launches,
-    scaled_parts,
-    takes_scaled,
-    vector_launches,
-)
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, vector_tile
+from antiphon.ops.triton.quantised.launches import Product
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 from antiphon.ops.triton.quantised.prepare import PreparedWeight
 from antiphon.ops.triton.quantised.workspace import workspace_of
@@ -38,13 +30,9 @@ def lower_linear(step: StepBuilder, i: program.LinearInstruction) -> None:
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
     is_output = None in step.readers.of(i.out.value)
     dtype = torch.float32 if is_output or i.residual is not None else step.compute_type
-    constants = {
-        "K": i.matrix.columns, "N": columns, "GATED": gated,
-        "ACTIVATION": NUMBERS[i.activation.removesuffix("_gate")], "BIAS": i.bias is not None,
-        "RESIDUAL": i.residual is not None,
-    }  # fmt: skip
+    constants = {"K": i.matrix.columns, "N": columns, **epilogue_constants(i.activation, i.bias, i.residual)}
     if not isinstance(matrix, Tensor):
-        _quantised_product(step, i, matrix, columns, dtype, constants)
+        _quantised_product(step, i, matrix, columns, dtype)
         return
     if step.rows <= VECTOR_ROWS:
         _vector_product(step, i, matrix, columns, dtype, constants)
@@ -53,15 +41,14 @@ def lower_linear(step: StepBuilder, i: program.LinearInstruction) -> None:
     if tile is not None:
         _row_product(step, i, matrix, columns, dtype, constants, tile)
     else:
-        _library_product(step, i, matrix, columns, dtype, constants)
+        _library_product(step, i, matrix, columns, dtype)
 
 
 def _quantised_product(
-    step: StepBuilder, i: program.LinearInstruction, matrix: PreparedWeight, columns: int, dtype: torch.dtype,
-    constants: dict[str, Any],
-) -> None:  # fmt: skip
-    if step.rows > ROW_PRODUCT_ROWS or (step.rows > VECTOR_ROWS and not takes_scaled(matrix)):
-        _library_product(step, i, matrix, columns, dtype, constants)
+    step: StepBuilder, i: program.LinearInstruction, matrix: PreparedWeight, columns: int, dtype: torch.dtype
+) -> None:
+    if step.rows > ROW_PRODUCT_ROWS or (step.rows > VECTOR_ROWS and not isinstance(matrix, QuantisedMatrix)):
+        _library_product(step, i, matrix, columns, dtype)
         return
     normed = step.normed.get(id(step.readers.origin(i.x.value)))
     x = normed.x if normed is not None else step.whole(i.x)
@@ -69,17 +56,19 @@ def _quantised_product(
         x = step.cast(x)
     product = Product(
         x, step.take(i.out.value, columns, dtype), step.rows, i.activation,
-        None if i.bias is None else step.tensor(i.bias),
-        None if i.residual is None else step.tensor(i.residual), normed,
+        step.optional(i.bias), step.optional(i.residual), normed,
         packed=step.packed.get(id(step.readers.origin(i.x.value))),
     )  # fmt: skip
-    if not isinstance(matrix, QuantisedMatrix) or step.rows <= VECTOR_ROWS:
-        step.emit(vector_launches(matrix, product, step.scratch, step.card))
+    if not isinstance(matrix, QuantisedMatrix):
+        step.emit([matrix.vector_launch(product, step.card)])
         return
-    norm, parts = scaled_norm(step, i.out.value), scaled_parts(matrix, columns, product.gated, step.card)
+    if step.rows <= VECTOR_ROWS:
+        step.emit(matrix.vector_launches(product, step.scratch, step.card))
+        return
+    norm, parts = scaled_norm(step, i.out.value), matrix.scaled_parts(columns, product.gated, step.card)
     if norm is not None and parts:
         product = replace(product, next=leave_scaled(step, norm, columns, parts))
-    step.emit(row_launches(matrix, product, step.counters, step.scratch, step.card))
+    step.emit(matrix.row_launches(product, step.counters, step.scratch, step.card))
 
 
 def _vector_product(
@@ -130,12 +119,11 @@ def _row_product(
 
 
 def _library_product(
-    step: StepBuilder, i: program.LinearInstruction, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype,
-    constants: dict[str, Any],
-) -> None:  # fmt: skip
+    step: StepBuilder, i: program.LinearInstruction, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype
+) -> None:
     x = step.cast(step.whole(i.x))
     norms = step.readers.norms_of(i.out.value)
-    plain = not constants["GATED"] and not constants["ACTIVATION"] and i.bias is None
+    plain = i.activation == "none" and i.bias is None
     added = (
         plain and i.residual is not None and len(norms) > 0 and norms[0].residual is None
         and step.readers.of(i.out.value)[0] is norms[0]
@@ -152,22 +140,17 @@ def _library_product(
         step.sums[id(step.readers.origin(i.out.value))] = (product, i.residual)
         step.extend(i.residual.value, i.out.value)
         return
-    wide = i.matrix.rows
-    product = step.scratch((step.padded, wide), step.compute_type)
+    product = step.scratch((step.padded, i.matrix.rows), step.compute_type)
     multiply_rows(step, x, matrix, product)
     out = step.take(i.out.value, columns, dtype)
-    total = step.rows * columns
-    keep = ("N", "GATED", "ACTIVATION", "BIAS", "RESIDUAL")
-    step.launch(
-        "finish", finish_product, (-(-total // 1024),),
-        (product, step.side(i.bias, product), step.side(i.residual, product), out, total),
-        {**{name: constants[name] for name in keep}, "BLOCK": 1024},
-    )  # fmt: skip
+    bias, residual = step.optional(i.bias), step.optional(i.residual)
+    step.emit([finish_launch(product, bias, i.activation, residual, out, step.rows)])
 
 
 def multiply_rows(step: StepBuilder, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
     """Launch out = x · matrixᵀ by the library."""
     if not isinstance(matrix, Tensor):
-        step.emit(library_calls(matrix, x, out, None if out.is_meta else workspace_of(out.device)))
+        if not out.is_meta:
+            step.emit(matrix.library_calls(x, out, workspace_of(out.device)))
         return
     step.launches.append(Call("library product", multiply, (x, matrix, out), weight_bytes=matrix.nbytes))

@@ -19,17 +19,16 @@ from antiphon.ops.program.dimension import as_dim
 from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Traced, Value
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.rows.activation import activate_rows
+from antiphon.ops.triton.epilogue import finish_launch
+from antiphon.ops.triton.kernel_launch import Call
 from antiphon.ops.triton.kernels.rows.embedding import gather_scaled
-from antiphon.ops.triton.kernels.rows.norms import norm_rows
 from antiphon.ops.triton.launch import Card, ceil_power, row_warps
 from antiphon.ops.triton.program.builder import DecodeInputs, StepBuilder
-from antiphon.ops.triton.program.launch import Call
+from antiphon.ops.triton.program.norm_lowering import launch_norm
 from antiphon.ops.triton.program.product_lowering import multiply_rows
-from antiphon.ops.triton.program.quantised import embed_launch
 from antiphon.ops.triton.program.readers import Readers
 from antiphon.ops.triton.program.workspace import StepWorkspace
+from antiphon.ops.triton.quantised.launches import gather_launch
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
 #: Elements that a program of a row-wise kernel computes: 16 for each of its threads, so that no two load the same.
@@ -81,7 +80,7 @@ def lower_embed(step: PromptBuilder, i: program.EmbedInstruction) -> None:
         _gather(step, "embed", step.whole(i.ids), table, out, i.scale)
     elif isinstance(table, QuantisedMatrix) and len(table.pieces) == 1:
         ordinary = replace(step.card, capability=80)  # without dependent launch
-        step.emit([embed_launch(table, step.whole(i.ids), out, step.rows, i.scale, None, ordinary)])
+        step.emit([gather_launch(table.pieces[0], step.whole(i.ids), out, step.rows, i.scale, None, ordinary)])
     else:
         raise UnrecordableError("an embedding in fp8 or of several types has no kernel in a step")
 
@@ -123,20 +122,12 @@ def lower_linear(step: PromptBuilder, i: program.LinearInstruction) -> None:
         return
     product = step.scratch((rows, wide), step.compute_type)
     multiply_rows(step, x, matrix, product)
-    residual = product if i.residual is None else step.tensor(i.residual)
+    added = step.optional(i.residual)
     if i.residual is not None:
         out = step.sum_of(i.residual, i.out.value, columns)
     else:
         out = step.take(i.out.value, columns, torch.float32 if is_output else step.compute_type)
-    block = min(ceil_power(columns), 1024)
-    together = TILE_ELEMENTS // block
-    step.launch(
-        "activation", activate_rows, (-(-columns // block), -(-rows // together)),
-        (product, step.side(i.bias, product), residual, out, rows),
-        {"N": columns, "ROWS": together, "BLOCK": block, "GATED": gated,
-         "ACTIVATION": NUMBERS[i.activation.removesuffix("_gate")], "BIAS": i.bias is not None,
-         "RESIDUAL": i.residual is not None},
-    )  # fmt: skip
+    step.emit([finish_launch(product, step.optional(i.bias), i.activation, added, out, rows)])
 
 
 def _is_normed(reader: Instruction | None, value: Value) -> bool:
@@ -145,32 +136,9 @@ def _is_normed(reader: Instruction | None, value: Value) -> bool:
 
 
 def lower_norm(step: PromptBuilder, i: program.NormInstruction) -> None:
-    if i.x.dim() != 2:
-        raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
-    width, rows = int(i.x.shape[1]), step.rows_of(i.out.value)
-    residual: Tensor | None = None
-    total: Tensor | None = None
-    if id(i.x.value) in step.sums:
-        x, before = step.sums.pop(id(i.x.value))
-        residual, total = step.tensor(before), step.tensors[id(i.x.value)]
-    else:
-        x = step.whole(i.x)
-    if i.residual is not None:
-        if residual is not None or i.total is None:
-            raise UnrecordableError("a norm after two residuals has no kernel")
-        residual, total = step.tensor(i.residual), step.sum_of(i.residual, i.total.value, width)
-    out = step.take(i.out.value, width, step.compute_type if step.readers.products_of(i.out.value) else torch.float32)
-    gain = step.tensor(i.gain)
-    block = ceil_power(width)
+    block = ceil_power(int(i.x.shape[-1]))
     together = max(1, TILE_ELEMENTS // block)
-    step.launch(
-        "norm", norm_rows, (-(-rows // together),),
-        (x, x if residual is None else residual, gain, step.side(i.bias, gain), out, out if total is None else total,
-         rows, width, 0, width, 0, 1, i.eps),
-        {"WIDTH": width, "BLOCK": block, "ROWS": together, "CENTRED": i.centred, "BIAS": i.bias is not None,
-         "RESIDUAL": residual is not None, "PDL": False},
-        warps=row_warps(together * block),
-    )  # fmt: skip
+    launch_norm(step, i, together, row_warps(together * block), early=False)
 
 
 def lower_add(step: PromptBuilder, i: program.AddInstruction) -> None:

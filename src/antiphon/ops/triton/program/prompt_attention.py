@@ -15,7 +15,7 @@ from antiphon.ops.triton.kernels.attention.prefill import prefill_attention
 from antiphon.ops.triton.kernels.attention.rotation import rotate_heads
 from antiphon.ops.triton.kernels.attention.tiles import list_tiles
 from antiphon.ops.triton.launch import ceil_power, prefill_tile, row_warps
-from antiphon.ops.triton.pages import pages_of
+from antiphon.ops.triton.pages import pages_of, store_launch
 from antiphon.ops.triton.program.prompt import PromptBuilder
 
 
@@ -63,18 +63,8 @@ def _halves_fit(cache: LayerCache, channels: int) -> bool:
 
 
 def lower_store(step: PromptBuilder, i: program.StoreInstruction) -> None:
-    heads, channels = int(i.k.shape[1]), int(i.k.shape[2])
-    (k, k_stride, k_inner), (v, v_stride, v_inner) = (_heads_of(step, x) for x in (i.k, i.v))
-    pages, slots = pages_of(i.cache), step.slots[i.group]
-    step.launch(
-        "store", prepare_heads, (step.rows,),
-        (k, k, v, k, k, k, slots, slots, *pages.regions, k, k, 0, 0, k_stride, k_inner, v_stride, v_inner,
-         *pages.bases, 0.0, 0.0),
-        {"H": 0, "HK": heads, "D": channels, "DB": ceil_power(channels), "HB": 1, "HKB": ceil_power(heads),
-         "ROTATED": 0, "PAGE": i.cache.layout.block_tokens, "Q_NORM": False, "K_NORM": False,
-         "BALANCED": pages.balanced, "STORE": True},
-        row_warps(heads * channels),
-    )  # fmt: skip
+    (k, *k_strides), (v, *v_strides) = (_heads_of(step, x) for x in (i.k, i.v))
+    step.emit([store_launch(k, v, (*k_strides, *v_strides), i.cache, step.slots[i.group], step.rows)])
 
 
 def lower_attention(step: PromptBuilder, i: program.PagedAttentionInstruction) -> None:

@@ -10,11 +10,11 @@ from torch import Tensor
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.recording import Recording
+from antiphon.ops.triton.kernel_launch import Call, Launch
 from antiphon.ops.triton.kernels.rows.prompt import prompt_inputs
 from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows
 from antiphon.ops.triton.program.decode import Lowerings, lower
-from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.prompt import (
     PromptBuilder,
     lower_add,

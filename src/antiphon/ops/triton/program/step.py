@@ -10,12 +10,12 @@ from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.kernel_launch import Call, Launch
 from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows, row_slots
 from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows, StepBuilder
 from antiphon.ops.triton.program.choice import ChoiceColumns, Draw, choice_launches
 from antiphon.ops.triton.program.decode import lower
-from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import StepWorkspace
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 import torch
-import triton
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
 from antiphon.ops.triton.epilogue import finish
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
-from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
-from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
-from antiphon.ops.triton.quantised.activations import packed
+from antiphon.ops.triton.kernel_launch import Call, Launch, run_now
+from antiphon.ops.triton.launch import Card, card, counters, empty
+from antiphon.ops.triton.library import multiply, product
+from antiphon.ops.triton.quantised.activations import packed_words
 from antiphon.ops.triton.quantised.forms import FORMS, WIDTH
+from antiphon.ops.triton.quantised.launches import (
+    Product,
+    Scratch,
+    expansion_launch,
+    gather_launch,
+    pack_launch,
+    row_launch,
+    vector_launch,
+)
 from antiphon.ops.triton.quantised.repacking import BlockRows, repack
-from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
+from antiphon.ops.triton.quantised.tiles import row_tile
 from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight, WeightPart
@@ -73,60 +81,94 @@ class QuantisedMatrix:
         bias: Tensor | None = None,
         activation: Activation = "none",
         residual: Tensor | None = None,
-        out: Tensor | None = None,
         dtype: torch.dtype | None = None,
-        gain: Tensor | None = None,
-        eps: float = 0.0,
-        pdl: bool = False,
     ) -> Tensor:
         """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
 
-        With `gain` (a single row only) x is first normalised by its root mean square and multiplied by it. The result
-        is `out` if given, else new and of `dtype`, else of the residual's type or that of x. With several rows, an x in
-        fp32 is rounded to bf16.
+        The result has `dtype`, else the residual's type or that of x. With several rows, an x in fp32 is rounded to
+        bf16.
         """
         gated = activation.endswith("_gate")
         width = self.rows // 2 if gated else self.rows
-        if out is None:
-            kept = dtype or (x.dtype if residual is None else residual.dtype)
-            out = torch.empty(len(x), width, dtype=kept, device=x.device)
-        if gain is not None and len(x) != 1:
-            raise ValueError(f"a norm is computed inside the product of 1 row, not {len(x)}")
-        if gated and not self.is_gated_in_kernel(width):
-            y = self.product(x, workspace, bias, dtype=torch.float32, gain=gain, eps=eps, pdl=pdl)
-            return finish(y, None, activation, residual, out)
+        out = torch.empty(
+            len(x), width, dtype=dtype or (x.dtype if residual is None else residual.dtype), device=x.device
+        )
         if len(x) > 1:
             x = rounded(x)
         if len(x) > MAX_ROWS:
-            y = multiply(x, self.expanded(workspace, x.dtype), out.dtype)
+            wide = gated and not self.is_gated_in_kernel(width)
+            y = product(x, self.expanded(workspace, x.dtype), torch.float32 if wide else out.dtype)
             return finish(y, bias, activation, residual, out)
-        row = packed(x, gain, pdl) if len(x) == 1 else x
-        for piece, first in self.placed():
-            columns = piece.rows // 2 if gated else piece.rows
-            target, kept_residual = out[:, first:], None if residual is None else residual[:, first:]
-            piece_bias = None if bias is None else bias[first:]
-            if len(x) == 1:
-                norm_eps = None if gain is None else eps
-                vector_product(piece, row, target, columns, piece_bias, activation, kept_residual, norm_eps, pdl)
-            else:
-                row_product(piece, x, target, columns, workspace, piece_bias, activation, kept_residual, pdl)
+        given, on, scratch = (
+            Product(x, out, len(x), activation, bias, residual),
+            card(x.device),
+            partial(empty, x.device),
+        )
+        if len(x) == 1:
+            run_now(self.vector_launches(given, scratch, on))
+        else:
+            run_now(self.row_launches(given, counters(x.device, -(-self.rows // WIDTH)), scratch, on))
         return out
+
+    def vector_launches(self, product: Product, scratch: Scratch, on: Card) -> list[Launch]:
+        """The product of one row; the norm is computed inside."""
+        if product.rows != 1:
+            raise ValueError(f"the vector product of quantised weights takes 1 row, not {product.rows}")
+        if product.gated and not self.is_gated_in_kernel(product.out.shape[1]):
+            inner, finish = product.divided(self.rows, scratch)
+            return [*self.vector_launches(inner, scratch, on), finish]
+        launches, packed = [], product.packed
+        if packed is None:
+            packed = scratch((packed_words(self.columns),), torch.int32)
+            launches.append(pack_launch(product, packed, on))
+        return launches + [vector_launch(piece, first, packed, product, on) for piece, first in self.placed()]
+
+    def row_launches(self, product: Product, counters: Tensor, scratch: Scratch, on: Card) -> list[Launch]:
+        """The product of up to 64 rows on tensor cores."""
+        if product.gated and not self.is_gated_in_kernel(product.out.shape[1]):
+            inner, finish = product.divided(self.rows, scratch)
+            return [*self.row_launches(inner, counters, scratch, on), finish]
+        launches: list[Launch] = []
+        for piece, first in self.placed():
+            part = sum(launch.grid[0] for launch in launches)
+            launches.append(row_launch(piece, first, part, product, counters, scratch, on))
+        return launches
+
+    def scaled_parts(self, columns: int, gated: bool, on: Card) -> int:
+        """Sums of squares that `row_launches` leave of each row; 0: they leave none."""
+        if gated:
+            pieces = [(self.columns, columns)] if self.is_gated_in_kernel(columns) else []
+        else:
+            pieces = [(piece.columns, piece.rows) for piece in self.pieces]
+        return sum(-(-width // row_tile(width, depth, on.multiprocessors).columns) for depth, width in pieces)
+
+    def library_calls(self, x: Tensor, out: Tensor, workspace: ProductWorkspace) -> list[Launch | Call]:
+        """out = x · weightᵀ for many rows; the weight is expanded first.
+
+        The launches keep the scratch buffer, which steps and operations of a stream share, from being freed.
+        """
+        dense = workspace.scratch(self.rows, self.columns, x.dtype)
+        return [
+            *self._expansions(dense), Call("library product", multiply, (x, dense, out), weight_bytes=self.nbytes)
+        ]  # fmt: skip
 
     def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         out = workspace.scratch(self.rows, self.columns, dtype)
-        for piece, first in self.placed():
-            expand(piece, out[first:])
+        run_now(self._expansions(out))
         return out
 
-    def take(self, ids: Tensor, scale: float = 1.0, pdl: bool = False) -> Tensor:
+    def _expansions(self, out: Tensor) -> list[Launch]:
+        return [expansion_launch(piece, out[first:]) for piece, first in self.placed()]
+
+    def take(self, ids: Tensor, scale: float = 1.0) -> Tensor:
         """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
         if len(self.pieces) == 1:
-            return _take(self.pieces[0], ids, scale, pdl)
+            return _take(self.pieces[0], ids, scale)
         out = torch.zeros(len(ids), self.columns, dtype=torch.float32, device=ids.device)
         for piece, first in self.placed():
             is_own = (ids >= first) & (ids < first + piece.rows)
-            out += _take(piece, torch.where(is_own, ids - first, -1), scale, pdl)
+            out += _take(piece, torch.where(is_own, ids - first, -1), scale)
         return out
 
     def placed(self) -> Iterator[tuple[BlockRows, int]]:
@@ -141,62 +183,11 @@ class QuantisedMatrix:
         return len(self.pieces) == 1 and width % WIDTH == 0
 
 
-def _take(piece: BlockRows, ids: Tensor, scale: float, pdl: bool) -> Tensor:
+def _take(piece: BlockRows, ids: Tensor, scale: float) -> Tensor:
     out = torch.empty(len(ids), piece.columns, dtype=torch.float32, device=ids.device)
-    blocks = triton.next_power_of_2(piece.columns // 32)
     if len(ids):
-        gather_blocks[(len(ids),)](
-            ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
-            K=piece.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
-        )  # fmt: skip
+        run_now([gather_launch(piece, ids, out, len(ids), scale, None, card(ids.device))])
     return out
-
-
-def vector_product(
-    piece: BlockRows, x: Tensor, y: Tensor, columns: int,
-    bias: Tensor | None, activation: Activation, residual: Tensor | None, norm_eps: float | None, pdl: bool,
-    tile: BlockVectorTile | None = None,
-) -> None:  # fmt: skip
-    """The product of one packed row x, divided by its root mean square if `norm_eps` is given, into y [1, columns]."""
-    gated = activation.endswith("_gate")
-    tile = tile or vector_tile(piece.form, piece.columns, columns, gated)
-    quantised_vector_product[(triton.cdiv(columns, tile.columns),)](
-        x, piece.words, piece.scales, piece.factors, x if bias is None else bias, x if residual is None else residual,
-        y, norm_eps or 0.0, **piece.form.numbers(), K=piece.columns, N=columns, BN=tile.columns,
-        BLOCKS=tile.blocks, NORM=norm_eps is not None, GATED=gated,
-        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
-        PDL=pdl, **launch_options(tile.warps, pdl),
-    )  # fmt: skip
-
-
-def row_product(
-    piece: BlockRows, x: Tensor, y: Tensor, columns: int, workspace: ProductWorkspace,
-    bias: Tensor | None, activation: Activation, residual: Tensor | None, pdl: bool, tile: BlockRowTile | None = None,
-) -> None:  # fmt: skip
-    """The product of x [T, K], T up to 64, into y [T, columns], which may be columns of a wider tensor."""
-    gated = activation.endswith("_gate")
-    tile = tile or row_tile(columns, piece.columns, workspace.multiprocessors)
-    if residual is not None and residual.stride(0) != y.stride(0):
-        raise ValueError(f"rows of residual and result lie {residual.stride(0)} and {y.stride(0)} elements apart")
-    rows = max(16, triton.next_power_of_2(len(x)))
-    programs = triton.cdiv(columns, tile.columns)
-    partial, counters = workspace.splits(tile.splits, columns * (2 if gated else 1) * rows, programs)
-    quantised_row_product[(programs, tile.splits)](
-        x.contiguous(), x, piece.words, piece.scales, piece.factors, x if bias is None else bias,
-        x if residual is None else residual, x, y, y, y, partial, counters, len(x), 0.0, **piece.form.numbers(),
-        K=piece.columns, N=columns, STRIDE=y.stride(0), NORM_PARTS=0, ROWS=rows, BN=tile.columns, BLOCKS=tile.blocks,
-        SPLITS=tile.splits, GATED=gated, ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None,
-        RESIDUAL=residual is not None, SCALED=False, PDL=pdl, **launch_options(tile.warps, pdl),
-    )  # fmt: skip
-
-
-def expand(piece: BlockRows, out: Tensor, columns: int = 8, blocks: int = 16, warps: int = 4) -> None:
-    """Decode the rows of a piece into the first rows of `out` [..., K]."""
-    grid = (triton.cdiv(piece.rows, columns), triton.cdiv(piece.columns // 32, blocks))
-    expand_blocks[grid](
-        piece.words, piece.scales, piece.factors, out, **piece.form.numbers(),
-        K=piece.columns, N=piece.rows, BN=columns, BLOCKS=blocks, num_warps=warps,
-    )  # fmt: skip
 
 
 def rounded(x: Tensor) -> Tensor:
@@ -204,18 +195,6 @@ def rounded(x: Tensor) -> Tensor:
     return x.bfloat16() if x.is_cuda and x.dtype is torch.float32 else x
 
 
-def multiply(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """x · matrixᵀ by the library, in fp32 if that is `dtype`, else in the type of x."""
-    if x.is_cuda and dtype is torch.float32:
-        return torch.mm(x, matrix.T, out_dtype=torch.float32)
-    return x @ matrix.T
-
-
 def _rows(parts: list[WeightPart], device: torch.device | str) -> Tensor:
     moved = [part.data.to(device) for part in parts]
     return moved[0] if len(moved) == 1 else torch.cat(moved)
-
-
-def launch_options(warps: int, pdl: bool) -> dict[str, int | bool]:
-    """The options of a launch; dependent launch is one only where the card has it."""
-    return {"num_warps": warps, "launch_pdl": True} if pdl else {"num_warps": warps}

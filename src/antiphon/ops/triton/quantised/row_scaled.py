@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 
 from antiphon.ops.triton.epilogue import finish
-from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernel_launch import Call, Launch, run_now
 from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
-from antiphon.ops.triton.quantised.matrix import launch_options, multiply, rounded
+from antiphon.ops.triton.launch import Card, card, ceil_power
+from antiphon.ops.triton.library import multiply, product
+from antiphon.ops.triton.quantised.launches import STAGES, Product
+from antiphon.ops.triton.quantised.matrix import rounded
 from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 
@@ -58,24 +60,39 @@ class RowScaledMatrix:
         bias: Tensor | None = None,
         activation: Activation = "none",
         residual: Tensor | None = None,
-        out: Tensor | None = None,
         dtype: torch.dtype | None = None,
-        gain: Tensor | None = None,
-        eps: float = 0.0,
-        pdl: bool = False,
     ) -> Tensor:
         """As `QuantisedMatrix.product`. With more than four rows x is rounded to e4m3 too, from sm_89 on."""
-        gated = activation.endswith("_gate")
-        width = self.rows // 2 if gated else self.rows
-        if out is None:
-            kept = dtype or (x.dtype if residual is None else residual.dtype)
-            out = torch.empty(len(x), width, dtype=kept, device=x.device)
-        if len(x) <= VECTOR_ROWS:
-            self._vector_product(x.contiguous(), out, width, bias, activation, residual, gain, eps, pdl)
-            return out
-        if gain is not None:
-            raise ValueError(f"a norm is computed inside the product of up to {VECTOR_ROWS} rows, not {len(x)}")
-        return finish(self._library_product(x, workspace, out.dtype), bias, activation, residual, out)
+        dtype = dtype or (x.dtype if residual is None else residual.dtype)
+        if len(x) > VECTOR_ROWS:
+            return finish(self._library_product(x, workspace, dtype), bias, activation, residual, dtype)
+        width = self.rows // 2 if activation.endswith("_gate") else self.rows
+        out = torch.empty(len(x), width, dtype=dtype, device=x.device)
+        run_now([self.vector_launch(Product(x, out, len(x), activation, bias, residual), card(x.device))])
+        return out
+
+    def vector_launch(self, product: Product, on: Card) -> Launch:
+        """The product of up to `VECTOR_ROWS` rows; the norm is computed inside."""
+        columns, norm = product.out.shape[1], product.norm
+        return Launch(
+            "product", fp8_vector_product, (-(-columns // 8),),
+            (product.x, product.x if norm is None else norm.gain, self.codes.view(torch.uint8), self.scales,
+             product.side(product.bias), product.side(product.residual), product.out, product.rows, product.eps),
+            {**product.constants(), "ROWS": ceil_power(product.rows), "K": self.columns, "N": columns, "BN": 8,
+             "BK": min(1024 if product.rows == 1 else 512, ceil_power(self.columns)), "NORM": norm is not None,
+             "PDL": on.dependent_launch},
+            stages=STAGES, weight_bytes=self.nbytes,
+        )  # fmt: skip
+
+    def library_calls(self, x: Tensor, out: Tensor, workspace: ProductWorkspace) -> list[Launch | Call]:
+        """out = x · weightᵀ for many rows; e4m3 is multiplied as it is where the card can."""
+        if self.is_multiplied(x.device):
+            return [Call("fp8 product", self.multiply, (x, out), weight_bytes=self.nbytes)]
+        dense = workspace.scratch(self.rows, self.columns, x.dtype)
+        return [
+            Call("expansion", self.expand, (dense,)),
+            Call("library product", multiply, (x, dense, out), weight_bytes=self.nbytes),
+        ]
 
     def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
@@ -85,39 +102,25 @@ class RowScaledMatrix:
         """The decoded weight in `out` [N, K]."""
         return out.copy_(self.codes).mul_(self.scales.to(out.dtype)[:, None])
 
-    def take(self, ids: Tensor, scale: float = 1.0, pdl: bool = False) -> Tensor:
+    def take(self, ids: Tensor, scale: float = 1.0) -> Tensor:
         """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
         kept = ids.clamp(min=0).long()
         rows = self.codes.view(torch.uint8)[kept].view(torch.float8_e4m3fn).float()
         return rows * (self.scales[kept] * (ids >= 0) * scale)[:, None]
 
-    def is_multiplied(self, workspace: ProductWorkspace) -> bool:
+    def is_multiplied(self, device: torch.device) -> bool:
         """Whether the library multiplies the codes themselves."""
-        return workspace.multiplies_fp8 and self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
+        return card(device).converts_fp8 and self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
 
     def multiply(self, x: Tensor, out: Tensor) -> None:
         """out = x · weightᵀ, of x rounded to e4m3."""
         out.copy_(self._scaled_product(x))
 
-    def _vector_product(
-        self, x: Tensor, y: Tensor, width: int, bias: Tensor | None, activation: Activation, residual: Tensor | None,
-        gain: Tensor | None, eps: float, pdl: bool,
-    ) -> None:  # fmt: skip
-        columns, depth, warps = 8, 1024 if len(x) == 1 else 512, 4
-        fp8_vector_product[(triton.cdiv(width, columns),)](
-            x, x if gain is None else gain, self.codes.view(torch.uint8), self.scales, x if bias is None else bias,
-            x if residual is None else residual.contiguous(), y, len(x), eps, ROWS=triton.next_power_of_2(len(x)),
-            K=self.columns, N=width, BN=columns, BK=min(depth, triton.next_power_of_2(self.columns)),
-            NORM=gain is not None, GATED=activation.endswith("_gate"),
-            ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None,
-            RESIDUAL=residual is not None, PDL=pdl, **launch_options(warps, pdl),
-        )  # fmt: skip
-
     def _library_product(self, x: Tensor, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
-        if self.is_multiplied(workspace):
+        if self.is_multiplied(x.device):
             return self._scaled_product(x)
         x = rounded(x)
-        return multiply(x, self.expanded(workspace, x.dtype), dtype)
+        return product(x, self.expanded(workspace, x.dtype), dtype)
 
     def _scaled_product(self, x: Tensor) -> Tensor:
         codes, scales = quantise_rows(x)

@@ -1,4 +1,4 @@
-"""Memory that quantised products share: sums of splits, and one buffer for expanded weights."""
+"""Memory that quantised products share: one buffer for expanded weights."""
 
 from __future__ import annotations
 
@@ -7,54 +7,26 @@ from torch import Tensor
 
 
 class ProductWorkspace:
-    """Buffers of one device and one stream, grown when a product needs more than any before it.
+    """The buffer of one device and one stream, grown when a product needs more than any before it.
 
-    Graphs hold the buffers' addresses, so that a buffer that was outgrown is kept; `reserve` with the largest sizes
+    Graphs hold the buffer's address, so that a buffer that was outgrown is kept; `reserve` with the largest size
     spares that.
     """
 
-    def __init__(self, device: torch.device | str, multiprocessors: int | None = None) -> None:
-        self.device = torch.device(device)
-        if multiprocessors is None:
-            on_cuda = self.device.type == "cuda"
-            multiprocessors = torch.cuda.get_device_properties(self.device).multi_processor_count if on_cuda else 1
-        self.multiprocessors = multiprocessors
-        #: Whether the card multiplies matrices in e4m3.
-        self.multiplies_fp8 = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 9)
-        self._partial = torch.empty(0, dtype=torch.float32, device=self.device)
-        self._counters = torch.zeros(0, dtype=torch.int32, device=self.device)
-        self._scratch = torch.empty(0, dtype=torch.uint8, device=self.device)
+    def __init__(self, device: torch.device | str) -> None:
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=device)
         self._outgrown: list[Tensor] = []
 
-    @property
-    def nbytes(self) -> int:
-        return sum(buffer.nbytes for buffer in (self._partial, self._counters, self._scratch, *self._outgrown))
-
-    def reserve(self, sums: int = 0, counters: int = 0, scratch_bytes: int = 0) -> None:
-        """Have room for so many fp32 sums, counters and bytes of expanded weights."""
-        if self._partial.numel() < sums:
-            self._keep(self._partial)
-            self._partial = torch.empty(sums, dtype=torch.float32, device=self.device)
-        if self._counters.numel() < counters:
-            self._keep(self._counters)
-            self._counters = torch.zeros(counters, dtype=torch.int32, device=self.device)
+    def reserve(self, scratch_bytes: int) -> None:
+        """Have room for this many bytes of expanded weights."""
         if self._scratch.numel() < scratch_bytes:
-            self._keep(self._scratch)
-            self._scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self.device)
-
-    def _keep(self, buffer: Tensor) -> None:
-        if buffer.numel():
-            self._outgrown.append(buffer)
-
-    def splits(self, splits: int, sums: int, programs: int) -> tuple[Tensor, Tensor]:
-        """Sums (fp32, `sums` for each split) and counters (zero between products) of a product with splits."""
-        self.reserve(sums=splits * sums if splits > 1 else 1, counters=programs)
-        return self._partial, self._counters
+            self._outgrown.append(self._scratch)
+            self._scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self._scratch.device)
 
     def scratch(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
         """An uninitialised matrix [rows, columns]; every call returns the same memory."""
         size = rows * columns * dtype.itemsize
-        self.reserve(scratch_bytes=size)
+        self.reserve(size)
         return self._scratch[:size].view(dtype).view(rows, columns)
 
 
@@ -83,5 +55,5 @@ def workspace_of(device: torch.device) -> ProductWorkspace:
     found = _workspaces.get((device, stream))
     if found is None:
         found = _workspaces[device, stream] = ProductWorkspace(device)
-    found.reserve(scratch_bytes=_largest.get(device, 0))
+    found.reserve(_largest.get(device, 0))
     return found

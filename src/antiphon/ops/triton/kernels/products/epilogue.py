@@ -1,4 +1,4 @@
-"""What follows a large product that a library computed: bias, activation, gate, residual."""
+"""What follows a product that a library computed: bias, activation, gate, residual."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ import triton.language as tl
 from antiphon.ops.triton.kernels.products.activations import activate
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def finish_product(
-    x, bias, residual, y, total,
-    N: tl.constexpr, BLOCK: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    x, bias, residual, y, rows,
+    N: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr,
+    BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """y [T, N] = activation(x + bias) + residual, of x [T, N], or [T, 2 N] if GATED; `total` elements of y in all."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < total
-    row, column = at // N, at % N
+    """y [rows, N] = activation(x + bias) + residual, of x [rows, N]; if GATED, x [rows, 2 N] has the gates first.
+
+    A program does BLOCK columns of ROWS rows. y may be the residual.
+    """
     WIDTH: tl.constexpr = 2 * N if GATED else N
-    values = tl.load(x + row * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = (row < rows) & (column < N)
+    source = x + row * WIDTH + column
+    values = tl.load(source, mask=inside, other=0.0).to(tl.float32)
     if BIAS:
-        values += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
+        values += tl.load(bias + column, mask=column < N, other=0.0).to(tl.float32)
     values = activate(values, ACTIVATION)
     if GATED:
-        up = tl.load(x + row * WIDTH + N + column, mask=inside, other=0.0).to(tl.float32)
+        up = tl.load(source + N, mask=inside, other=0.0).to(tl.float32)
         if BIAS:
-            up += tl.load(bias + N + column, mask=inside, other=0.0).to(tl.float32)
+            up += tl.load(bias + N + column, mask=column < N, other=0.0).to(tl.float32)
         values *= up
     if RESIDUAL:
-        values += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + at, values.to(y.dtype.element_ty), mask=inside)
+        values += tl.load(residual + row * N + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + row * N + column, values.to(y.dtype.element_ty), mask=inside)

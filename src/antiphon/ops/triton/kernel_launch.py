@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -44,3 +44,9 @@ class Call:
 
     def __call__(self) -> None:
         self.function(*self.arguments, **self.keywords)
+
+
+def run_now(launches: Iterable[Launch]) -> None:
+    """Launch kernels outside a step. One with PDL may start while the kernel before it still runs."""
+    for launch in launches:
+        replace(launch, dependent=bool(launch.constants.get("PDL")))()
