@@ -7,7 +7,7 @@ device: what runs it is written by an emitter, such as `ops/native/program/emit.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.cache import LayerCache
@@ -17,6 +17,7 @@ from antiphon.ops.types import Activation, rounds_inputs
 from antiphon.weights.weight import Weight
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction:
     """One step of a program. `Traced` fields named in `results` are written; the others are read."""
@@ -25,6 +26,10 @@ class Instruction:
     results: ClassVar[tuple[str, ...]] = ("out",)
     #: Fields with tensors of the model of which a run reads some rows, or that count as its weight.
     tables: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Make every kind of instruction a dataclass like this one."""
+        dataclass(frozen=True, eq=False, kw_only=True)(cls)
 
     @property
     def operation(self) -> str:
@@ -86,7 +91,6 @@ class Instruction:
         return 0.0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class EmbedInstruction(Instruction):
     kind: ClassVar = "embed"
     ids: Traced
@@ -105,7 +109,6 @@ class EmbedInstruction(Instruction):
         return self.matrix.resident_bytes / self.matrix.rows
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class LinearInstruction(Instruction):
     kind: ClassVar = "linear"
     x: Traced
@@ -127,7 +130,6 @@ class LinearInstruction(Instruction):
         return self.matrix.rows * self.matrix.columns
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AdaptedLinearInstruction(LinearInstruction):
     """A linear layer in which each token may have an adapter; what adapters cost is not counted."""
 
@@ -136,7 +138,6 @@ class AdaptedLinearInstruction(LinearInstruction):
     slots: Traced
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class NormInstruction(Instruction):
     """Over the last dimension of [rows, width] or [rows, heads, width]; `total` is x + residual, where there is one."""
 
@@ -160,7 +161,6 @@ class NormInstruction(Instruction):
         return (3 if self.centred else 2) * int(product(self.x.shape[1:]))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class RotaryInstruction(Instruction):
     kind: ClassVar = "rotary"
     results: ClassVar = ("q_out", "k_out")
@@ -173,7 +173,6 @@ class RotaryInstruction(Instruction):
     k_out: Traced
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class StoreInstruction(Instruction):
     kind: ClassVar = "store_kv"
     results: ClassVar = ()
@@ -190,7 +189,6 @@ class StoreInstruction(Instruction):
         return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class HeadsInstruction(Instruction):
     """Norms of queries and keys where there are any, rotary embedding and store, in one pass over the tokens."""
 
@@ -218,7 +216,6 @@ class HeadsInstruction(Instruction):
         return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class PagedAttentionInstruction(Instruction):
     kind: ClassVar = "paged_attention"
     q: Traced
@@ -240,7 +237,6 @@ class PagedAttentionInstruction(Instruction):
         return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionInstruction(Instruction):
     kind: ClassVar = "attention"
     q: Traced
@@ -264,7 +260,6 @@ class AttentionInstruction(Instruction):
         return 2.0 * 4 * int(product(self.k.shape[1:]))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class GatherInstruction(Instruction):
     kind: ClassVar = "gather_rows"
     x: Traced
@@ -272,7 +267,6 @@ class GatherInstruction(Instruction):
     out: Traced
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AddInstruction(Instruction):
     """x [..., width] + y, broadcast over the leading dimensions of x."""
 
@@ -287,7 +281,6 @@ class AddInstruction(Instruction):
         return product(self.out.shape[:-1])
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentMeanInstruction(Instruction):
     kind: ClassVar = "segment_mean"
     x: Traced
@@ -295,14 +288,12 @@ class SegmentMeanInstruction(Instruction):
     out: Traced
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class UnitRowsInstruction(Instruction):
     kind: ClassVar = "l2_normalize"
     x: Traced
     out: Traced
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ConvolutionInstruction(Instruction):
     """Of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
 

@@ -46,8 +46,10 @@ class Recorder:
         _require(as_dim(product(shape)).is_pure, f"a result of shape {shape_text(shape)} is no multiple of a count")
         return Traced.whole(Value(Kind.BUFFER, "", shape, dtype))
 
-    def _append(self, instruction: Instruction) -> None:
+    def _append(self, instruction: Instruction) -> Traced:
+        """Append an instruction and return its first result."""
         self.instructions.append(instruction)
+        return instruction.written()[0]
 
     def _rows(self, x: Any, what: str) -> Traced:
         """A tensor whose last dimension is contiguous: an operand as kernels read it."""
@@ -104,8 +106,7 @@ class Recorder:
             "embed needs ids in one row",
         )
         out = self._new(ids.shape[0], weight.columns)
-        self._append(instructions.EmbedInstruction(ids=ids, matrix=weight, scale=float(scale), out=out))
-        return out
+        return self._append(instructions.EmbedInstruction(ids=ids, matrix=weight, scale=float(scale), out=out))
 
     def linear(
         self,
@@ -115,8 +116,19 @@ class Recorder:
         activation: Activation = "none",
         residual: Traced | None = None,
         dtype: torch.dtype | None = None,
+        kind: Callable[..., instructions.LinearInstruction] = instructions.LinearInstruction,
     ) -> Traced:
-        return self._linear(instructions.LinearInstruction, x, weight, bias, activation, residual, dtype)
+        x = self._rows(x, "the input of a linear layer")
+        _require(x.dim() == 2 and same(x.shape[1], weight.columns), f"x is {x.text}, the weight {weight.shape}")
+        gated = activation.endswith("_gate")
+        if residual is not None:
+            residual = self._rows(residual, "a residual")
+        out_type = dtype or (x.dtype if residual is None else residual.dtype)
+        out = self._new(x.shape[0], weight.rows // 2 if gated else weight.rows, dtype=out_type)
+        if residual is not None:
+            _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
+        own_bias = self._vector(bias, weight.rows, "a bias")
+        return self._append(kind(x=x, matrix=weight, bias=own_bias, activation=activation, residual=residual, out=out))
 
     def adapted_linear(
         self,
@@ -134,40 +146,27 @@ class Recorder:
         )
         _require(same(slots.shape[0], x.shape[0]), f"{slots.text} slots of adapters for x {x.text}")
         kind = partial(instructions.AdaptedLinearInstruction, adapters=adapters, slots=slots)
-        return self._linear(kind, x, weight, bias, activation, residual)
+        return self.linear(x, weight, bias, activation, residual, kind=kind)
 
-    def _linear(
+    def rms_norm(
         self,
-        kind: Callable[..., instructions.LinearInstruction],
         x: Traced,
-        weight: Weight,
-        bias: Tensor | None,
-        activation: Activation,
-        residual: Traced | None,
+        weight: Tensor,
+        eps: float,
+        residual: Traced | None = None,
         dtype: torch.dtype | None = None,
-    ) -> Traced:
-        x = self._rows(x, "the input of a linear layer")
-        _require(x.dim() == 2 and same(x.shape[1], weight.columns), f"x is {x.text}, the weight {weight.shape}")
-        gated = activation.endswith("_gate")
-        if residual is not None:
-            residual = self._rows(residual, "a residual")
-        out_type = dtype or (x.dtype if residual is None else residual.dtype)
-        out = self._new(x.shape[0], weight.rows // 2 if gated else weight.rows, dtype=out_type)
-        if residual is not None:
-            _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
-        own_bias = self._vector(bias, weight.rows, "a bias")
-        self._append(kind(x=x, matrix=weight, bias=own_bias, activation=activation, residual=residual, out=out))
-        return out
+    ) -> tuple[Traced, Traced]:
+        return self.layer_norm(x, weight, None, eps, residual, dtype, centred=False)
 
-    def _norm(
+    def layer_norm(
         self,
-        centred: bool,
         x: Traced,
         weight: Tensor,
         bias: Tensor | None,
         eps: float,
-        residual: Traced | None,
-        dtype: torch.dtype | None,
+        residual: Traced | None = None,
+        dtype: torch.dtype | None = None,
+        centred: bool = True,
     ) -> tuple[Traced, Traced]:
         x = self._rows(x, "the input of a norm")
         _require(x.dim() in (2, 3) and not isinstance(x.strides[0], Dim), f"the input of a norm is {x.text}")
@@ -191,27 +190,6 @@ class Recorder:
             )
         )
         return out, x if total is None else total
-
-    def rms_norm(
-        self,
-        x: Traced,
-        weight: Tensor,
-        eps: float,
-        residual: Traced | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> tuple[Traced, Traced]:
-        return self._norm(False, x, weight, None, eps, residual, dtype)
-
-    def layer_norm(
-        self,
-        x: Traced,
-        weight: Tensor,
-        bias: Tensor | None,
-        eps: float,
-        residual: Traced | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> tuple[Traced, Traced]:
-        return self._norm(True, x, weight, bias, eps, residual, dtype)
 
     def _heads(self, x: Traced, what: str) -> Traced:
         found = self._rows(x, what)
@@ -240,7 +218,7 @@ class Recorder:
             same_shape(k.shape, v.shape) and same_shape(k.shape[1:], expected),
             f"keys and values are {k.text} and {v.text}; the pages have {expected}",
         )
-        self._append(instructions.StoreInstruction(k=k, v=v, cache=cache, group=self._group(group)))
+        self.instructions.append(instructions.StoreInstruction(k=k, v=v, cache=cache, group=self._group(group)))
 
     def _bias(self, bias: Tensor | None) -> Any:
         found = self._constant(bias, "an attention bias")
@@ -267,7 +245,7 @@ class Recorder:
             f"queries are {q.text}; the pages have {kv_heads} heads of {head_dim} channels",
         )
         out = self._new(*q.shape, dtype=q.dtype)
-        self._append(
+        return self._append(
             instructions.PagedAttentionInstruction(
                 q=q,
                 cache=cache,
@@ -282,7 +260,6 @@ class Recorder:
                 out=out,
             )
         )
-        return out
 
     def attention(
         self,
@@ -302,7 +279,7 @@ class Recorder:
             f"queries, keys and values are {q.text}, {k.text} and {v.text}",
         )
         out = self._new(*q.shape, dtype=q.dtype)
-        self._append(
+        return self._append(
             instructions.AttentionInstruction(
                 q=q,
                 k=k,
@@ -315,7 +292,6 @@ class Recorder:
                 out=out,
             )
         )
-        return out
 
     @staticmethod
     def _starts(seq_start: Any) -> Traced:
@@ -347,7 +323,7 @@ class Recorder:
         )
         length = (as_dim(x.shape[1]) + (sum(padding) - kernel)) // stride + 1
         out = self._new(x.shape[0], length if length.symbols else length.constant, outputs)
-        self._append(
+        return self._append(
             instructions.ConvolutionInstruction(
                 x=x,
                 filter=self._constant(weight, "a convolution's weight"),
@@ -358,7 +334,6 @@ class Recorder:
                 out=out,
             )
         )
-        return out
 
     def add(self, x: Any, y: Any, scale: float = 1.0) -> Traced:
         _require(scale == 1.0, f"a sum times {scale} cannot be recorded")
@@ -374,8 +349,7 @@ class Recorder:
         for tensor in (x, y):
             _require(tensor.dim() < 3 or tensor.is_contiguous(), f"a summand {tensor.text} is not contiguous")
         out = self._new(*x.shape, dtype=torch.promote_types(x.dtype, y.dtype))
-        self._append(instructions.AddInstruction(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
-        return out
+        return self._append(instructions.AddInstruction(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
 
     def gather_rows(self, x: Traced, rows: Traced) -> Traced:
         x = self._rows(x, "rows to gather from")
@@ -385,18 +359,15 @@ class Recorder:
         )
         _require(x.dim() == 2, f"rows are gathered from {x.text}")
         out = self._new(rows.shape[0], x.shape[1], dtype=x.dtype)
-        self._append(instructions.GatherInstruction(x=x, index=rows, out=out))
-        return out
+        return self._append(instructions.GatherInstruction(x=x, index=rows, out=out))
 
     def segment_mean(self, x: Traced, seq_start: Traced) -> Traced:
         x, starts = self._rows(x, "rows to take means of"), self._starts(seq_start)
         out = self._new(starts.shape[0] - 1, x.shape[1])
-        self._append(instructions.SegmentMeanInstruction(x=x, seq_start=starts, out=out))
-        return out
+        return self._append(instructions.SegmentMeanInstruction(x=x, seq_start=starts, out=out))
 
     def l2_normalize(self, x: Traced) -> Traced:
         x = self._rows(x, "rows to normalise")
         _require(x.dim() == 2, f"{x.text} is normalised")
         out = self._new(*x.shape)
-        self._append(instructions.UnitRowsInstruction(x=x, out=out))
-        return out
+        return self._append(instructions.UnitRowsInstruction(x=x, out=out))

@@ -17,7 +17,7 @@ def rms_norm(
     x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None,
     together: int | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return _norm(False, x, weight, None, eps, residual, dtype, together)
+    return layer_norm(x, weight, None, eps, residual, dtype, together, centred=False)
 
 
 def layer_norm(
@@ -28,30 +28,9 @@ def layer_norm(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
     together: int | None = None,
+    centred: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    return _norm(True, x, weight, bias, eps, residual, dtype, together)
-
-
-def _strides(x: Tensor) -> tuple[Tensor, int, int]:
-    """x with contiguous rows, and elements from row to row in its outer dimensions and in the one before the last."""
-    if x.dim() > 3 or x.stride(-1) != 1:
-        x = x.contiguous()
-    if x.dim() == 3:
-        return x, x.stride(0), x.stride(1)
-    return x, x.stride(0) if x.dim() == 2 else x.shape[-1], 0
-
-
-def _norm(
-    centred: bool,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    eps: float,
-    residual: Tensor | None,
-    dtype: torch.dtype | None,
-    together: int | None,
-) -> tuple[Tensor, Tensor]:
-    """`layer_norm` if `centred`, else `rms_norm`. A program does `together` rows; as suits their number if None."""
+    """`rms_norm` if not `centred`. A program does `together` rows; as suits their number if None."""
     shape, width = x.shape, x.shape[-1]
     if x.dim() > 3:
         x, residual = x.flatten(0, -2), None if residual is None else residual.expand(shape).flatten(0, -2)
@@ -74,6 +53,15 @@ def _norm(
         RESIDUAL=residual is not None, PDL=early, num_warps=row_warps(together * width), launch_pdl=early,
     )  # fmt: skip
     return y, total
+
+
+def _strides(x: Tensor) -> tuple[Tensor, int, int]:
+    """x with contiguous rows, and elements from row to row in its outer dimensions and in the one before the last."""
+    if x.dim() > 3 or x.stride(-1) != 1:
+        x = x.contiguous()
+    if x.dim() == 3:
+        return x, x.stride(0), x.stride(1)
+    return x, x.stride(0) if x.dim() == 2 else x.shape[-1], 0
 
 
 def scatter_words(store: Tensor, changes: Tensor) -> None:
