@@ -23,6 +23,18 @@ COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 
 #: The sub-packages of a package, highest first; "." is the files directly in it. Those of a tuple import each other.
 ORDER: dict[str, list[tuple[str, ...]]] = {
+    "cli": [
+        (".",),
+        ("evaluate",),
+        ("bench", "talk"),
+        ("text",),
+        ("chat",),
+        ("chat_models",),
+        ("catalog", "serving", "sound"),
+        ("local", "remote"),
+        ("arguments",),
+        ("terminal",),
+    ],
     "bench": [("report",), ("engine",), (".",), ("load",), ("random_models",)],
     "evaluation": [("sweep",), ("tasks",), (".",), ("metrics",)],
     "executor": [("device",), ("decoder",), ("sampling",), (".",)],

@@ -71,14 +71,14 @@ class _Plain:
 
 
 @contextmanager
-def usage_errors() -> Iterator[None]:
+def usage_errors(flag: str | None = None) -> Iterator[None]:
     """Around the check of option values: what is wrong with them is an error in usage, exit code 2."""
     try:
         yield
     except UsageError:
         raise
     except InvalidRequestError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error) if flag is None else f"{flag}: {error}") from error
 
 
 class OutputError(Exception):

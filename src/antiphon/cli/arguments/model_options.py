@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.terminal.files import check_writable
-from antiphon.errors import InvalidRequestError, UsageError
+from antiphon.errors import MemoryBudgetError, UsageError
 
 DEFAULT_KV_MEGABYTES = 1024
 PageType = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
@@ -37,7 +38,6 @@ def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | Non
     """Reject more than the machine has, before a model is loaded; the memory of a GPU is not known yet."""
     is_gpu = str(context.params.get("device")).startswith("cuda")
     if not is_gpu and (megabytes or 0) > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
-        from antiphon.errors import MemoryBudgetError
         from antiphon.runtime.loading.memory_budget import check_memory
 
         try:
@@ -51,10 +51,8 @@ def check_device(name: str) -> str:
     """Reject a name that no device has."""
     from antiphon.device_names import check_device_name
 
-    try:
+    with usage_errors("--device"):
         return check_device_name(name)
-    except InvalidRequestError as error:
-        raise UsageError(f"--device: {error}") from error
 
 
 def check_speculate(value: str | None) -> str | None:
@@ -62,10 +60,8 @@ def check_speculate(value: str | None) -> str | None:
     from antiphon.runtime.loading.draft_reference import check_speculation
 
     if value is not None:
-        try:
+        with usage_errors("--speculate"):
             check_speculation(value)
-        except InvalidRequestError as error:
-            raise UsageError(f"--speculate: {error}") from error
     return value
 
 

@@ -79,7 +79,7 @@ class Client:
         response = ServerResponse(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
         if not 200 <= answer.status < 300:
             with response:
-                raise self._rejection(method, path, response)
+                raise self._rejection(method, path, answer, error_message(response.head(MAX_ERROR_BYTES)))
         return response
 
     def _headers(self) -> dict[str, str]:
@@ -120,11 +120,10 @@ class Client:
             return ServerError(f"{url} does not answer as an HTTP server; {_https_hint(self.address)}")
         return ServerError(f"the connection to {url} failed: {error}; try again")
 
-    def _rejection(self, method: str, path: str, response: ServerResponse) -> ServerError:
-        url, status = self.address.url, response.status
-        message = error_message(response.head(MAX_ERROR_BYTES))
+    def _rejection(self, method: str, path: str, answer: http.client.HTTPResponse, message: str | None) -> ServerError:
+        url, status = self.address.url, answer.status
         if 300 <= status < 400:
-            target = response.header("location") or "another address"
+            target = answer.getheader("location") or "another address"
             return ServerError(f"{url} redirects to {target[:200]}; give that server as --base-url", status)
         if message is None and status in (404, 405):
             return ServerError(
@@ -132,8 +131,8 @@ class Client:
                 "it is not an OpenAI-compatible API, or lacks this route",
                 status,
             )
-        told = message or f"status {status} {response.reason}".rstrip()
-        return ServerError(f"{url}: {told}{advice(status, path, response.header('retry-after'))}", status)
+        told = message or f"status {status} {answer.reason}".rstrip()
+        return ServerError(f"{url}: {told}{advice(status, path, answer.getheader('retry-after'))}", status)
 
 
 def connection_error(address: ServerAddress, error: OSError) -> ServerError:
@@ -212,14 +211,6 @@ class ServerResponse:
         self._size = answer.length  # None where the body tells its end by itself
         self._num_read = 0
         self.is_closed = False
-
-    @property
-    def status(self) -> int:
-        return self._answer.status
-
-    @property
-    def reason(self) -> str:
-        return self._answer.reason
 
     @property
     def content_type(self) -> str:

@@ -13,7 +13,7 @@ import typer
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client, ServerError, ServerResponse
 from antiphon.cli.remote.given import Given
-from antiphon.cli.sound.sound_output import OutputFile, Player, unreadable_note, voice_line
+from antiphon.cli.sound.sound_output import OutputFile, Player, SinkGroup, unreadable_note, voice_line
 from antiphon.errors import UsageError
 
 OPTIONS = ("text", "file", "output", "model", "voice", "speed", "language", "format_", "play", "lexicon", "voices")
@@ -44,20 +44,19 @@ def speak_remotely(
     started = time.perf_counter()
     with (
         client.post("/v1/audio/speech", body) as response,
-        _Destinations(output, plays, body["response_format"] == "wav") as destinations,
+        _ReceivedSound(output, plays, body["response_format"] == "wav") as sound,
     ):
         _check_type(server, response)
         first = 0.0
         for data in response:
             first = first or time.perf_counter() - started
-            destinations.write(data)
+            sound.write(data)
+        sound.write_size()
         skipped = _unreadable(response)
     seconds = time.perf_counter() - started
-    if not destinations.num_bytes:
+    if not sound.num_bytes:
         raise ServerError(f"{server.url} sent no sound")
-    print(
-        f"{destinations.amount()} in {seconds:.1f} s, first sound after {first * 1e3:.0f} ms{skipped}", file=sys.stderr
-    )
+    print(f"{sound.amount()} in {seconds:.1f} s, first sound after {first * 1e3:.0f} ms{skipped}", file=sys.stderr)
 
 
 def _unreadable(response: ServerResponse) -> str:
@@ -126,10 +125,11 @@ class WavStart:
         return self.header[:4] + riff + self.header[8:-4] + struct.pack("<I", num_bytes)
 
 
-class _Destinations:
-    """The file and the player; opened with the first bytes, so that a failed request leaves no file."""
+class _ReceivedSound(SinkGroup):
+    """The destinations of the bytes of a sound file."""
 
     def __init__(self, output: str | None, plays: bool, is_wav: bool) -> None:
+        super().__init__()
         self._output = output
         self._plays = plays
         self._file: OutputFile | None = None
@@ -141,6 +141,7 @@ class _Destinations:
     def write(self, data: bytes) -> None:
         if self._file is None and self._output is not None:
             self._file = OutputFile(self._output)
+            self._sinks.append(self._file)
         self.num_bytes += len(data)
         if self._file is not None:
             self._file.write(data)
@@ -153,35 +154,20 @@ class _Destinations:
     def _play(self, wav: WavStart, samples: bytes) -> None:
         if (wav.channels, wav.bits) != (1, 16):
             raise ServerError(f"cannot play sound of {wav.channels} channels and {wav.bits} bits; write it with -o")
-        self._player = self._player or Player(wav.rate)
+        if self._player is None:
+            self._player = Player(wav.rate)
+            self._sinks.append(self._player)
         self._player.write_bytes(samples)
 
+    def write_size(self) -> None:
+        """State the number of samples in a WAV file that is complete."""
+        wav = self._wav
+        if self._file is not None and wav is not None and wav.is_complete and self.num_bytes <= MAX_WAV_BYTES:
+            self._file.rewrite_start(wav.with_size(self._num_sample_bytes))
+
     def amount(self) -> str:
-        """How much sound there was, for people."""
+        """Return how much sound there was, for people."""
         wav = self._wav
         if wav is None or not (wav.rate and wav.channels and wav.bits):
             return f"{self.num_bytes:,} bytes of sound"
         return f"{self._num_sample_bytes / (wav.rate * wav.channels * wav.bits // 8):.1f} s of speech"
-
-    def __enter__(self) -> _Destinations:
-        return self
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        try:
-            if failure is None:
-                self._close()
-        finally:  # after a failure, or Ctrl-C while the player plays the rest
-            for sink in (self._file, self._player):
-                if sink is not None:
-                    sink.abandon()
-
-    def _close(self) -> None:
-        file, player, wav = self._file, self._player, self._wav
-        if file is not None:
-            if wav is not None and wav.is_complete and self.num_bytes <= MAX_WAV_BYTES:
-                file.rewrite_start(wav.with_size(self._num_sample_bytes))
-            file.close()
-            self._file = None
-        if player is not None:
-            player.close()
-            self._player = None

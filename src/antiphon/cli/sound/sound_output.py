@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from antiphon.cli.terminal.files import check_writable
 from antiphon.counted import counted
@@ -60,14 +60,30 @@ def check_destination(output: str | None, play: bool) -> None:
         check_writable(Path(str(output)))
 
 
-class SoundSink(Protocol):
-    """A destination of samples. `close` completes it; `abandon` releases it after a failure and never raises."""
+class SinkGroup:
+    """Destinations that are opened with the first sound, so that a failed request or an empty text leaves no file."""
 
-    def write(self, samples: Floats) -> None: ...
+    def __init__(self) -> None:
+        #: Each has `close`, which completes it, and `abandon`, which releases it after a failure and never raises.
+        self._sinks: list[Any] = []
 
-    def close(self) -> None: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def abandon(self) -> None: ...
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Complete every destination; after a failure only release them, so that the first error is the one shown."""
+        while self._sinks:
+            sink = self._sinks.pop(0)
+            if failure is not None:
+                sink.abandon()
+                continue
+            try:
+                sink.close()
+            except BaseException:
+                sink.abandon()
+                for other in self._sinks:
+                    other.abandon()
+                raise
 
 
 class OutputFile:
@@ -197,44 +213,23 @@ class Player:
         )
 
 
-class Sinks:
-    """All destinations of the sound; opened with the first samples, so that a text without any leaves no file."""
+class Sinks(SinkGroup):
+    """The destinations of samples."""
 
     def __init__(self, output: str | None, format_: str, play: bool) -> None:
+        super().__init__()
         self._output = output
         self._format = format_
         self._play = play
-        self._sinks: list[SoundSink] = []
 
     def write(self, samples: Floats, rate: int) -> None:
         if not self._sinks:
-            self._open(rate)
+            if self._output is not None:
+                self._sinks.append(EncodedFile(self._output, self._format, rate))
+            if self._play:
+                self._sinks.append(Player(rate))
         for sink in self._sinks:
             sink.write(samples)
-
-    def _open(self, rate: int) -> None:
-        if self._output is not None:
-            self._sinks.append(EncodedFile(self._output, self._format, rate))
-        if self._play:
-            self._sinks.append(Player(rate))
-
-    def __enter__(self) -> Sinks:
-        return self
-
-    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        """Complete every destination; after a failure only release them, so that the first error is the one shown."""
-        while self._sinks:
-            sink = self._sinks.pop(0)
-            if failure is not None:
-                sink.abandon()
-                continue
-            try:
-                sink.close()
-            except BaseException:
-                sink.abandon()
-                for other in self._sinks:
-                    other.abandon()
-                raise
 
 
 def _player() -> tuple[str, ...]:

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "hibari-6m"
 
 
-class VoiceOptions(OptionGroup):
+SoundFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help=f"Sound format: {', '.join(FORMATS)}. From the file's name if omitted."
+    ),
+]
+
+
+class SpokenVoice(OptionGroup):
     """How a text is spoken; names are those of `SpeechOptions`."""
 
     voice: Annotated[str | None, typer.Option(help="Voice, or a mixture such as af_bella:0.7+af_sky:0.3.")] = None
@@ -54,13 +62,8 @@ def speak(
         typer.Option("--output", "-o", metavar="FILE", help="Sound file to write; '-' is standard output."),
     ] = None,
     model: Annotated[str, model_options.model_option("--model", "Speech model.")] = DEFAULT_MODEL,
-    how: VoiceOptions,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help=f"Sound format: {', '.join(FORMATS)}. From the file's name if omitted."
-        ),
-    ] = None,
+    how: SpokenVoice,
+    format_: SoundFormat = None,
     play: Annotated[bool, typer.Option("--play", help="Play through the speakers (the default without --output).")] = (
         False
     ),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
@@ -27,6 +25,11 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
+
+
+Quantize = Annotated[
+    Literal["auto", "int8", "q4", "none"], typer.Option(help="Quantise float weights to this type; auto is int8.")
+]
 
 
 class WantedText(OptionGroup):
@@ -65,10 +68,7 @@ def transcribe(
     live: Annotated[
         bool, typer.Option("--live", help="Print text while the sound arrives; the last words may still change.")
     ] = False,
-    quantize: Annotated[
-        Literal["auto", "int8", "q4", "none"],
-        typer.Option(help="Quantise float weights to this type; auto is int8."),
-    ] = "auto",
+    quantize: Quantize = "auto",
     speculate: Annotated[
         Speculation | None,
         typer.Option(
@@ -145,7 +145,7 @@ def _files(
 
     failures = 0
     pool = ThreadPoolExecutor(min(32, len(names)))
-    with _progress() as progress:
+    with _Progress() as progress:
         sources: list[Any] = [io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name) for name in names]
         running = [
             pool.submit(_one, engine, name, source, wanted, progress)
@@ -191,15 +191,14 @@ def _report(transcript: Transcript) -> str:
     )
 
 
-# -- progress -----------------------------------------------------------------------------------------------------
-
-
 class _Progress:
     """The progress of each recording: a bar each on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Any] = {}
         self._bars: Any = None
+
+    def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -207,6 +206,7 @@ class _Progress:
             columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bars.start()
+        return self
 
     def update(self, name: str, done: float, total: float | None) -> None:
         if self._bars is not None:
@@ -214,15 +214,6 @@ class _Progress:
                 self._tasks[name] = self._bars.add_task(name, total=total)
             self._bars.update(self._tasks[name], completed=done, total=total)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bars is not None:
             self._bars.stop()
-
-
-@contextmanager
-def _progress() -> Iterator[_Progress]:
-    progress = _Progress()
-    try:
-        yield progress
-    finally:
-        progress.close()
