@@ -11,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from starlette.routing import Route
 
 from antiphon.runtime.speech import pronunciation
+from antiphon.server.app import ROUTERS
 from antiphon.server.serving.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
+from antiphon.server.web.http.openapi import schemas_of
 from antiphon.weights.catalog.resolve import resolve
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
@@ -34,77 +37,24 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.negative_data_rejection,
 ]
-OPERATIONS = [
-    ("post", "/v1/chat/completions"),
-    ("post", "/v1/completions"),
-    ("post", "/v1/responses"),
-    ("post", "/v1/messages"),
-    ("post", "/v1/messages/count_tokens"),
-    ("post", "/api/chat"),
-    ("post", "/api/generate"),
-    ("post", "/api/embed"),
-    ("post", "/api/embeddings"),
-    ("post", "/api/show"),
-    ("post", "/api/pull"),
-    ("get", "/api/tags"),
-    ("get", "/api/ps"),
-    ("get", "/api/version"),
-    ("post", "/v1/embeddings"),
-    ("post", "/v1/rerank"),
-    ("post", "/v1/score"),
-    ("post", "/v1/audio/transcriptions"),
-    ("get", "/v1/audio/transcriptions"),
-    ("get", "/v1/audio/transcriptions/{transcription_id}"),
-    ("delete", "/v1/audio/transcriptions/{transcription_id}"),
-    ("post", "/v1/audio/transcriptions/{transcription_id}/cancel"),
-    ("post", "/v1/audio/translations"),
-    ("post", "/v1/audio/speech"),
-    ("get", "/v1/audio/voices"),
-    ("post", "/v1/realtime/client_secrets"),
-    ("post", "/tokenize"),
-    ("post", "/detokenize"),
-    ("post", "/apply-template"),
-    ("get", "/v1/models"),
-    ("get", "/v1/models/{name}"),
-    ("get", "/v1/responses/{response_id}"),
-    ("get", "/v1/responses/{response_id}/input_items"),
-    ("delete", "/v1/responses/{response_id}"),
-    ("post", "/v1/responses/{response_id}/cancel"),
-    ("post", "/v1/responses/input_tokens"),
-    ("post", "/v1/responses/compact"),
-    ("get", "/v1/chat/completions"),
-    ("get", "/v1/chat/completions/{completion_id}"),
-    ("post", "/v1/chat/completions/{completion_id}"),
-    ("delete", "/v1/chat/completions/{completion_id}"),
-    ("get", "/v1/chat/completions/{completion_id}/messages"),
-    ("post", "/v1/conversations"),
-    ("get", "/v1/conversations/{conversation_id}"),
-    ("post", "/v1/conversations/{conversation_id}"),
-    ("delete", "/v1/conversations/{conversation_id}"),
-    ("get", "/v1/conversations/{conversation_id}/items"),
-    ("post", "/v1/conversations/{conversation_id}/items"),
-    ("get", "/v1/conversations/{conversation_id}/items/{item_id}"),
-    ("delete", "/v1/conversations/{conversation_id}/items/{item_id}"),
-    ("post", "/v1/files"),
-    ("get", "/v1/files"),
-    ("get", "/v1/files/{file_id}"),
-    ("get", "/v1/files/{file_id}/content"),
-    ("delete", "/v1/files/{file_id}"),
-    ("post", "/v1/batches"),
-    ("get", "/v1/batches"),
-    ("get", "/v1/batches/{batch_id}"),
-    ("post", "/v1/batches/{batch_id}/cancel"),
-    ("post", "/v1/messages/batches"),
-    ("get", "/v1/messages/batches"),
-    ("get", "/v1/messages/batches/{message_batch_id}"),
-    ("delete", "/v1/messages/batches/{message_batch_id}"),
-    ("post", "/v1/messages/batches/{message_batch_id}/cancel"),
-    ("get", "/v1/messages/batches/{message_batch_id}/results"),
-]
 EMBEDDING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed")
 STATE = ("/livez", "/readyz", "/health", "/ping", "/version", "/metrics")
 #: A plain request to it gets 426.
 WEBSOCKET = "/v1/realtime"
+#: Unloads a model that other tests use.
+UNLOAD = ("delete", "/v1/models/{name}")
+ROUTES = [
+    route
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, Route) and route.include_in_schema and not route.path.startswith("/admin")
+]
+OPERATIONS = [
+    (method.lower(), route.path_format)
+    for route in ROUTES
+    for method in route.methods or ()
+    if route.path not in (*STATE, WEBSOCKET) and (method.lower(), route.path_format) != UNLOAD
+]
 #: Few requests suffice for what has few fields, and fewer where nothing is computed.
 STORED = ("/v1/files", "/v1/batches", "/v1/messages/batches", "/v1/conversations", "/v1/chat/completions/")
 SMALL = ("/v1/audio/", "/v1/responses/", *STORED)
@@ -131,7 +81,9 @@ def small(servers: ServerPool, chat_folder: Path, encoder_folder: Path, stored_f
 def test_document_names_every_route(server: RunningServer) -> None:
     pages = httpx.get(server.url + "/openapi.json").json()
     paths = {path for path in pages["paths"] if not path.startswith("/admin")}
+    assert len(OPERATIONS) > 60
     assert paths == {*(path for _, path in OPERATIONS), *STATE, WEBSOCKET}
+    assert [route.path for route in ROUTES if schemas_of(route) is None] == [WEBSOCKET, "/metrics"]
     chat = pages["paths"]["/v1/chat/completions"]["post"]
     assert chat["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
     assert "text/event-stream" in chat["responses"]["200"]["content"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -18,41 +18,21 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server import openapi
-from antiphon.server.apis.anthropic import messages
-from antiphon.server.apis.anthropic.batches import route as message_batches
-from antiphon.server.apis.ollama import chat as ollama_chat
-from antiphon.server.apis.ollama import embed as ollama_embed
-from antiphon.server.apis.ollama import generate as ollama_generate
-from antiphon.server.apis.ollama import models as ollama_models
-from antiphon.server.apis.ollama import pull as ollama_pull
-from antiphon.server.apis.openai.audio import speech, stored_transcriptions, transcriptions, voices
+from antiphon.server.apis.anthropic import routers as anthropic
+from antiphon.server.apis.ollama import routers as ollama
+from antiphon.server.apis.openai import routers as openai
 from antiphon.server.apis.openai.audio.background import BackgroundTranscriptions
-from antiphon.server.apis.openai.batches import route as batches
-from antiphon.server.apis.openai.chat import route as chat
-from antiphon.server.apis.openai.files import route as files
-from antiphon.server.apis.openai.stored_chats import route as stored_chats
-from antiphon.server.apis.openai.text import completions, embeddings, tokenization
 from antiphon.server.apis.ranking import routes as ranking
-from antiphon.server.apis.realtime import client_secrets
-from antiphon.server.apis.realtime import route as realtime
+from antiphon.server.apis.realtime import routers as realtime
 from antiphon.server.apis.realtime.services import ServedVoice
 from antiphon.server.apis.realtime.shared_input import SharedInput
-from antiphon.server.apis.responses import compact, conversations, input_tokens
-from antiphon.server.apis.responses import create as responses
-from antiphon.server.apis.responses import stored as stored_responses
+from antiphon.server.apis.responses import routers as responses
 from antiphon.server.apis.responses.store import ResponseStore
 from antiphon.server.generation.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.generation.sound.unreadable import UNREADABLE_HEADERS
-from antiphon.server.page import docs_page
-from antiphon.server.page import route as page
-from antiphon.server.page import ticket as page_ticket
+from antiphon.server.page import routers as page
 from antiphon.server.page.handover import KeyHandover
-from antiphon.server.serving.admin import events as admin_events
-from antiphon.server.serving.admin import model_deletion, state, stored_models
-from antiphon.server.serving.admin import models as admin_models
-from antiphon.server.serving.admin import pulls as admin_pulls
-from antiphon.server.serving.admin import requests as admin_requests
+from antiphon.server.serving.admin import routers as admin
 from antiphon.server.serving.admin.activity_hub import ActivityHub
 from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.serving import Serving
@@ -66,6 +46,7 @@ from antiphon.server.web.access.hosts import AllowedHosts
 from antiphon.server.web.bodies.body_size import BodyBudget
 from antiphon.server.web.http.errors import invalid
 from antiphon.server.web.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.web.http.openapi import document
 from antiphon.server.web.middleware.admission import Rules
 from antiphon.server.web.middleware.canonical_requests import CanonicalRequests
 from antiphon.server.web.middleware.gate import Gate
@@ -77,49 +58,26 @@ from antiphon.server.web.telemetry.logs import log
 if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient
 
-ROUTES = (
-    chat,
-    completions,
-    stored_chats,
-    responses,
-    input_tokens,
-    compact,
-    stored_responses,
-    messages,
-    ollama_chat,
-    ollama_generate,
-    ollama_embed,
-    ollama_models,
-    ollama_pull,
-    conversations,
-    embeddings,
-    ranking,
-    transcriptions,
-    stored_transcriptions,
-    speech,
-    voices,
-    realtime,
-    client_secrets,
-    tokenization,
-    files,
-    batches,
-    message_batches,
-    state,
-    model_deletion,
-    docs_page,
-    page_ticket,
-    page,
-    admin_models,
-    admin_pulls,
-    stored_models,
-    admin_requests,
-    admin_events,
+ROUTERS = (
+    *openai.ROUTERS,
+    *responses.ROUTERS,
+    *anthropic.ROUTERS,
+    *ollama.ROUTERS,
+    *ranking.ROUTERS,
+    *realtime.ROUTERS,
+    *admin.ROUTERS,
+    *page.ROUTERS,
 )
 #: For what blocks: rendering, tokenizing, decoding. Python's default is too few where one request waits in a thread.
 THREADS = 32
 
 
-def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Resident], None] | None = None) -> FastAPI:
+def create_app(
+    config: ServerConfig,
+    client: EngineClient,
+    report: Callable[[Resident], None] | None = None,
+    routers: Iterable[APIRouter] = ROUTERS,
+) -> FastAPI:
     """The application starts the client, loads the models behind `/readyz`, and closes the client at its end.
 
     `report` is called with each model once it is loaded or has failed.
@@ -158,13 +116,14 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
     app.state.key_handover = KeyHandover()
-    app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
-    for module in ROUTES:
-        app.include_router(module.router)
+    routers = tuple(routers)
+    routes = app.state.routes = RouteTable([*app.routes, *(route for router in routers for route in router.routes)])
+    for router in routers:
+        app.include_router(router)
     _add_middleware(app, serving)
     app.add_exception_handler(HTTPException, _raise)
     app.add_exception_handler(RequestValidationError, _raise_invalid)
-    app.openapi = cache(lambda: openapi.document(app))  # type: ignore[method-assign]
+    app.openapi = cache(lambda: document(app, routes.routes))  # type: ignore[method-assign]
     return app
 
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from antiphon import __version__
-from antiphon.server.app import ROUTES
+from antiphon.server.app import ROUTERS
 from antiphon.server.page import docs_page
 from antiphon.server.serving.setup.config import ModelSpec, ServerConfig
 from antiphon.server.web.access.keys import KeyRing
@@ -21,7 +21,7 @@ from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
 
 ADMIN_KEY, KEY = "an-admin-key", "an-api-key"
-TABLE = RouteTable([route for module in ROUTES for route in module.router.routes])
+TABLE = RouteTable([route for router in ROUTERS for route in router.routes])
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from antiphon.server.apis.anthropic.chat_body import chat_body
 from antiphon.server.apis.anthropic.message_format import MessageFormat
 from antiphon.server.apis.anthropic.request_schemas import CountTokensBody, MessagesBody
+from antiphon.server.apis.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
 from antiphon.server.generation.chat.chat_call import count_prompt, prepare_chat
 from antiphon.server.generation.parameters.chat_schemas import ChatBody
 from antiphon.server.generation.text.generation import Generations
@@ -15,11 +16,13 @@ from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response, unless_disconnected
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/v1/messages")
+@described(body=MessagesBody, answer=MessageAnswer, can_stream=True)
 async def create_message(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, MessagesBody, serving.config.limits.body_bytes)
@@ -29,6 +32,7 @@ async def create_message(request: Request) -> Response:
 
 
 @router.post("/v1/messages/count_tokens")
+@described(body=CountTokensBody, answer=TokenCountAnswer)
 async def count_tokens(request: Request) -> Response:
     """A prompt that is longer than the model's context is counted too."""
     serving = serving_of(request)

@@ -9,16 +9,19 @@ from fastapi import APIRouter, Request, Response
 from antiphon.server.apis.ollama.answers import read_ollama, unload, unloads
 from antiphon.server.apis.ollama.line_format import nanoseconds
 from antiphon.server.apis.ollama.request_schemas import OllamaEmbedBody, OllamaEmbeddingsBody
+from antiphon.server.apis.ollama.response_schemas import OllamaEmbedAnswer, OllamaEmbeddingsAnswer
 from antiphon.server.generation.parameters.request_schemas import EmbeddingBody
 from antiphon.server.generation.text.embeddings import text_vectors
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/api/embed")
+@described(body=OllamaEmbedBody, answer=OllamaEmbedAnswer)
 async def embed(request: Request) -> Response:
     """Without an input the model is loaded, or unloaded with `keep_alive: 0`."""
     serving, context = serving_of(request), context_of(request)
@@ -47,6 +50,7 @@ async def embed(request: Request) -> Response:
 
 
 @router.post("/api/embeddings")
+@described(body=OllamaEmbeddingsBody, answer=OllamaEmbeddingsAnswer)
 async def embeddings(request: Request) -> Response:
     """Without a prompt the model is loaded, or unloaded with `keep_alive: 0`."""
     serving = serving_of(request)

@@ -13,6 +13,7 @@ from antiphon.server.apis.ollama.answers import load_or_unload, read_ollama
 from antiphon.server.apis.ollama.chat_body import check_unsupported, completion_body, prompt_chat_body
 from antiphon.server.apis.ollama.line_format import GenerateLines
 from antiphon.server.apis.ollama.request_schemas import OllamaGenerateBody
+from antiphon.server.apis.ollama.response_schemas import OllamaGenerateAnswer
 from antiphon.server.generation.chat.chat_call import prepare_chat
 from antiphon.server.generation.text.completion_call import prepare_completion
 from antiphon.server.generation.text.generation import Generations
@@ -22,12 +23,14 @@ from antiphon.server.generation.text.wire_format import respond
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 from antiphon.text.tool_calls.output_parser import OutputParser
 
 router = APIRouter()
 
 
 @router.post("/api/generate")
+@described(body=OllamaGenerateBody, answer=OllamaGenerateAnswer, other_types=("application/x-ndjson",))
 async def generate(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_ollama(request, OllamaGenerateBody)

@@ -12,10 +12,17 @@ from antiphon import __version__
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.apis.ollama.answers import read_ollama
 from antiphon.server.apis.ollama.request_schemas import OllamaShowBody
+from antiphon.server.apis.ollama.response_schemas import (
+    OllamaProcessesAnswer,
+    OllamaShowAnswer,
+    OllamaTagsAnswer,
+    OllamaVersionAnswer,
+)
 from antiphon.server.serving.model_card import rfc3339, task_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import ApiError, invalid
+from antiphon.server.web.http.openapi import described
 from antiphon.text.reasoning import can_reason
 from antiphon.text.tool_calls.forms import tool_form
 
@@ -27,11 +34,13 @@ FOREVER_SECONDS = 100 * 365.25 * 86400
 
 
 @router.get("/api/version")
+@described(answer=OllamaVersionAnswer)
 async def version() -> Response:
     return json_response({"version": __version__})
 
 
 @router.get("/api/tags")
+@described(answer=OllamaTagsAnswer)
 async def tags(request: Request) -> Response:
     """The models that generate text or embed it, by all of their names."""
     names = serving_of(request).models.names()
@@ -42,6 +51,7 @@ async def tags(request: Request) -> Response:
 
 
 @router.get("/api/ps")
+@described(answer=OllamaProcessesAnswer)
 async def running(request: Request) -> Response:
     """The models that are loaded."""
     cards = []
@@ -54,6 +64,7 @@ async def running(request: Request) -> Response:
 
 
 @router.post("/api/show")
+@described(body=OllamaShowBody, answer=OllamaShowAnswer)
 async def show(request: Request) -> Response:
     """What is known of a model: all of it once it has been loaded."""
     serving = serving_of(request)

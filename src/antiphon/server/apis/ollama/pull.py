@@ -14,6 +14,7 @@ from antiphon.server.apis.ollama.answers import read_ollama
 from antiphon.server.apis.ollama.line_format import NDJSON
 from antiphon.server.apis.ollama.models import asked_name
 from antiphon.server.apis.ollama.request_schemas import OllamaPullBody
+from antiphon.server.apis.ollama.response_schemas import OllamaPullAnswer
 from antiphon.server.serving.downloads import Download, downloads_of
 from antiphon.server.serving.model_names import untagged
 from antiphon.server.serving.serving import Serving, serving_of
@@ -21,6 +22,7 @@ from antiphon.server.serving.setup.config import LoadOnUse
 from antiphon.server.web.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.web.http.context import RequestContext, context_of
 from antiphon.server.web.http.errors import api_error, invalid
+from antiphon.server.web.http.openapi import described
 from antiphon.weights.catalog.resolve import HUB_REFERENCE
 
 router = APIRouter()
@@ -28,6 +30,7 @@ PROGRESS_SECONDS = 0.2
 
 
 @router.post("/api/pull")
+@described(body=OllamaPullBody, answer=OllamaPullAnswer, other_types=("application/x-ndjson",))
 async def pull(request: Request) -> Response:
     """A model that the server's configuration does not let requests load is not found; see `/admin/models/pull`."""
     serving = serving_of(request)

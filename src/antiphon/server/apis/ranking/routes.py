@@ -9,18 +9,22 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.server.apis.ranking.request_schemas import RerankBody, ScoreBody
+from antiphon.server.apis.ranking.response_schemas import RerankAnswer, ScoreAnswer
 from antiphon.server.apis.ranking.scores import Pair, pair_scores
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import invalid
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
+ROUTERS = (router,)
 COHERE = "/v2/rerank"
 
 
 @router.post("/v1/rerank")
 @router.post(COHERE, include_in_schema=False)
+@described(body=RerankBody, answer=RerankAnswer)
 async def rerank(request: Request) -> Response:
     """The documents in the order of their relevance to the query."""
     body = await read_body(request, RerankBody, serving_of(request).config.limits.body_bytes)
@@ -38,6 +42,7 @@ async def rerank(request: Request) -> Response:
 
 
 @router.post("/v1/score")
+@described(body=ScoreBody, answer=ScoreAnswer)
 async def score(request: Request) -> Response:
     """How well texts fit together, pair by pair."""
     body = await read_body(request, ScoreBody, serving_of(request).config.limits.body_bytes)

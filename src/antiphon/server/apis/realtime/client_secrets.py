@@ -16,6 +16,7 @@ from antiphon.server.web.access.client_secrets import DEFAULT_SECONDS, MAX_SECON
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.schemas import AnswerBody, Body
 
 router = APIRouter()
@@ -40,6 +41,7 @@ class ClientSecretAnswer(AnswerBody):
 
 
 @router.post("/v1/realtime/client_secrets")
+@described(body=ClientSecretBody, answer=ClientSecretAnswer)
 async def create_client_secret(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, ClientSecretBody, serving.config.limits.body_bytes)

@@ -17,6 +17,7 @@ from antiphon.server.apis.responses.compaction import MAX_KEPT, Summary, expande
 from antiphon.server.apis.responses.history import history
 from antiphon.server.apis.responses.items import transcript
 from antiphon.server.apis.responses.request_schemas import CompactBody, MessageItem, PlainItem
+from antiphon.server.apis.responses.response_schemas import CompactedAnswer
 from antiphon.server.apis.responses.response_usage import response_usage
 from antiphon.server.apis.responses.store import store_of
 from antiphon.server.generation.chat.chat_call import is_cut, prepare_chat
@@ -32,6 +33,7 @@ from antiphon.server.stored.conversations import conversations_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response, unless_disconnected
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 from antiphon.text.tool_calls.pieces import Content, Piece
 
 router = APIRouter()
@@ -48,6 +50,7 @@ MAX_PIECES = 64
 
 
 @router.post("/v1/responses/compact")
+@described(body=CompactBody, answer=CompactedAnswer)
 async def compact(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, CompactBody, serving.config.limits.body_bytes)

@@ -7,13 +7,20 @@ from typing import TypeVar
 from fastapi import APIRouter, Request, Response
 
 from antiphon.server.apis.responses.compaction import unpack
-from antiphon.server.apis.responses.conversation_schemas import ConversationBody, ConversationItemsBody
+from antiphon.server.apis.responses.conversation_schemas import (
+    ConversationAnswer,
+    ConversationBody,
+    ConversationDeletedAnswer,
+    ConversationItemsBody,
+)
 from antiphon.server.apis.responses.items import listed
+from antiphon.server.apis.responses.response_schemas import InputItemsAnswer, ItemAnswer
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored.conversations import StoredConversation, conversations_of, find_item
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import After, Limit, Order, page
 from antiphon.server.web.http.schemas import Body, MetadataBody
 
@@ -31,6 +38,7 @@ def _find(request: Request, conversation_id: str) -> StoredConversation:
 
 
 @router.post("/v1/conversations")
+@described(body=ConversationBody, answer=ConversationAnswer)
 async def create_conversation(request: Request) -> Response:
     body = await _read(request, ConversationBody)
     made = StoredConversation(context_of(request).key, body.metadata or {})
@@ -40,11 +48,13 @@ async def create_conversation(request: Request) -> Response:
 
 
 @router.get("/v1/conversations/{conversation_id}")
+@described(answer=ConversationAnswer)
 async def get_conversation(request: Request, conversation_id: str) -> Response:
     return json_response(_find(request, conversation_id).body())
 
 
 @router.post("/v1/conversations/{conversation_id}")
+@described(body=MetadataBody, answer=ConversationAnswer)
 async def update_conversation(request: Request, conversation_id: str) -> Response:
     body = await _read(request, MetadataBody)
     found = _find(request, conversation_id)
@@ -53,12 +63,14 @@ async def update_conversation(request: Request, conversation_id: str) -> Respons
 
 
 @router.delete("/v1/conversations/{conversation_id}")
+@described(answer=ConversationDeletedAnswer)
 async def delete_conversation(request: Request, conversation_id: str) -> Response:
     conversations_of(request).remove(_find(request, conversation_id))
     return json_response({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
 
 
 @router.post("/v1/conversations/{conversation_id}/items")
+@described(body=ConversationItemsBody, answer=InputItemsAnswer)
 async def add_items(request: Request, conversation_id: str) -> Response:
     body = await _read(request, ConversationItemsBody)
     await unpack(body.items)
@@ -68,6 +80,7 @@ async def add_items(request: Request, conversation_id: str) -> Response:
 
 
 @router.get("/v1/conversations/{conversation_id}/items")
+@described(answer=InputItemsAnswer)
 async def list_items(
     request: Request, conversation_id: str, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:
@@ -75,11 +88,13 @@ async def list_items(
 
 
 @router.get("/v1/conversations/{conversation_id}/items/{item_id}")
+@described(answer=ItemAnswer)
 async def get_item(request: Request, conversation_id: str, item_id: str) -> Response:
     return json_response(find_item(_find(request, conversation_id), item_id))
 
 
 @router.delete("/v1/conversations/{conversation_id}/items/{item_id}")
+@described(answer=ConversationAnswer)
 async def delete_item(request: Request, conversation_id: str, item_id: str) -> Response:
     """The answer is the conversation."""
     found = _find(request, conversation_id)

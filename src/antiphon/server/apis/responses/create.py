@@ -8,6 +8,7 @@ from antiphon.server.apis.responses.background import start_in_background
 from antiphon.server.apis.responses.events import ResponseEvents, Stores
 from antiphon.server.apis.responses.history import history
 from antiphon.server.apis.responses.request_schemas import ResponseBody
+from antiphon.server.apis.responses.response_schemas import ResponseAnswer
 from antiphon.server.apis.responses.run import ResponseRun
 from antiphon.server.apis.responses.store import store_of
 from antiphon.server.apis.responses.tools import with_available_tools
@@ -19,6 +20,7 @@ from antiphon.server.stored.conversations import conversations_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.errors import ApiError
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.middleware.internal_call import CALLER, Caller
 
 router = APIRouter()
@@ -28,6 +30,7 @@ PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_form
 
 
 @router.post("/v1/responses")
+@described(body=ResponseBody, answer=ResponseAnswer, can_stream=True)
 async def create_response(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = with_available_tools(await read_body(request, ResponseBody, serving.config.limits.body_bytes), context)

@@ -11,6 +11,7 @@ from antiphon.errors import TooManyTokensError
 from antiphon.server.apis.responses.chat_body import chat_body
 from antiphon.server.apis.responses.history import history
 from antiphon.server.apis.responses.request_schemas import InputTokensBody
+from antiphon.server.apis.responses.response_schemas import CountedTokensAnswer
 from antiphon.server.apis.responses.store import store_of
 from antiphon.server.apis.responses.tools import with_available_tools
 from antiphon.server.generation.parameters.reasoning_effort import template_options
@@ -22,11 +23,13 @@ from antiphon.server.stored.conversations import conversations_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/v1/responses/input_tokens")
+@described(body=InputTokensBody, answer=CountedTokensAnswer)
 async def count_input_tokens(request: Request) -> Response:
     """A prompt that is longer than the model's context is counted too."""
     serving, context = serving_of(request), context_of(request)

@@ -9,17 +9,20 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from antiphon.server.apis.responses.replay import replay
+from antiphon.server.apis.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
 from antiphon.server.apis.responses.store import CANCELLED, StoredResponse, store_of
 from antiphon.server.web.http.connection import EventStream, json_response
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import named_event
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import After, Limit, Order, page
 
 router = APIRouter()
 
 
 @router.get("/v1/responses/{response_id}")
+@described(answer=ResponseAnswer, can_stream=True)
 async def get_response(
     request: Request,
     response_id: str,
@@ -50,12 +53,14 @@ async def _replayed(stored: StoredResponse, first: int) -> AsyncGenerator[bytes,
 
 
 @router.delete("/v1/responses/{response_id}")
+@described(answer=DeletedAnswer)
 async def delete_response(request: Request, response_id: str) -> Response:
     store_of(request).remove(response_id, context_of(request).key)
     return json_response({"id": response_id, "object": "response", "deleted": True})
 
 
 @router.post("/v1/responses/{response_id}/cancel")
+@described(answer=ResponseAnswer)
 async def cancel_response(request: Request, response_id: str) -> Response:
     """End a response that is being written; its stream tells how far it came. Cancelling twice changes nothing."""
     store, owner = store_of(request), context_of(request).key
@@ -71,6 +76,7 @@ async def cancel_response(request: Request, response_id: str) -> Response:
 
 
 @router.get("/v1/responses/{response_id}/input_items")
+@described(answer=InputItemsAnswer)
 async def input_items(
     request: Request, response_id: str, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:

@@ -11,11 +11,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.process.client import EngineState
+from antiphon.server.serving.admin.response_schemas import AnyModelCard, AnyModelsAnswer, HealthAnswer, VersionAnswer
 from antiphon.server.serving.model_card import anthropic_card, model_card, task_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.error_formats import ANTHROPIC
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import page_between
 
 router = APIRouter()
@@ -23,6 +25,7 @@ FIGURES_SECONDS = 1.0
 
 
 @router.get("/v1/models")
+@described(answer=AnyModelsAnswer)
 async def list_models(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
@@ -40,6 +43,7 @@ async def list_models(
 
 
 @router.get("/v1/models/{name:path}")
+@described(answer=AnyModelCard)
 async def get_model(request: Request, name: str) -> Response:
     models = serving_of(request).models
     model = models.find(name)
@@ -49,6 +53,7 @@ async def get_model(request: Request, name: str) -> Response:
 
 
 @router.get("/livez")
+@described(answer=HealthAnswer)
 async def livez() -> Response:
     """The server's process answers."""
     return json_response({"status": "alive"})
@@ -58,6 +63,7 @@ async def livez() -> Response:
 @router.get("/ping")
 @router.get("/health")
 @router.get("/readyz")
+@described(answer=HealthAnswer, reports_unready=True)
 async def readyz(request: Request) -> Response:
     """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
     serving = serving_of(request)
@@ -78,6 +84,7 @@ async def readyz(request: Request) -> Response:
 
 
 @router.get("/version")
+@described(answer=VersionAnswer)
 async def version() -> Response:
     return json_response({"version": __version__})
 

@@ -9,6 +9,7 @@ import orjson
 
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import event, named_event
+from antiphon.server.web.http.schemas import AnswerBody, AnthropicErrorAnswer, ErrorAnswer, OllamaErrorAnswer
 
 
 class ErrorFormat:
@@ -16,6 +17,8 @@ class ErrorFormat:
 
     #: Names the request id in every answer, beside `x-request-id`.
     id_header: str | None = None
+    #: The schema of `body`.
+    schema: type[AnswerBody] = ErrorAnswer
 
     def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
         return error.body()
@@ -28,6 +31,7 @@ class AnthropicErrors(ErrorFormat):
     """`{"type": "error", "error": {"type", "message"}, "request_id"}`; in a stream as the event `error`."""
 
     id_header = "request-id"
+    schema = AnthropicErrorAnswer
     KINDS: Mapping[int, str] = {
         401: "authentication_error",
         403: "permission_error",
@@ -49,6 +53,8 @@ class AnthropicErrors(ErrorFormat):
 
 class OllamaErrors(ErrorFormat):
     """`{"error": message}`; in a stream as its last line."""
+
+    schema = OllamaErrorAnswer
 
     def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
         return {"error": error.message}

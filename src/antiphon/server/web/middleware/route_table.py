@@ -17,7 +17,7 @@ MIN_LIKENESS = 0.5
 class RouteTable:
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         known = list(routes)
-        self._routes = [route for route in known if isinstance(route, Route)]
+        self.routes = [route for route in known if isinstance(route, Route)]
         paths = [route.path for route in known if isinstance(route, Route | WebSocketRoute)]
         own = {_first_segment(path) for path in paths if not path.startswith(PREFIX)}
         prefixed = {_first_segment(path.removeprefix(PREFIX)) for path in paths if path.startswith(PREFIX)}
@@ -29,7 +29,7 @@ class RouteTable:
 
     def methods(self, path: str) -> list[str]:
         """The methods that the path has; none if there is no such path."""
-        found = {method for route in self._routes if route.path_regex.match(path) for method in route.methods or ()}
+        found = {method for route in self.routes if route.path_regex.match(path) for method in route.methods or ()}
         return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
     def not_found(self, method: str, path: str) -> ApiError:
@@ -44,7 +44,7 @@ class RouteTable:
 
     def _nearest(self, method: str, path: str) -> str | None:
         """The route of the most similar path, one of the same method if there is any."""
-        public = [route for route in self._routes if route.include_in_schema]
+        public = [route for route in self.routes if route.include_in_schema]
         for routes in ([route for route in public if method in (route.methods or ())], public):
             found = difflib.get_close_matches(path, [route.path for route in routes], n=1, cutoff=MIN_LIKENESS)
             if found:

@@ -8,7 +8,14 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from antiphon.server.apis.anthropic.batches.results import results
-from antiphon.server.apis.anthropic.batches.schemas import PREFIX, message_batch
+from antiphon.server.apis.anthropic.batches.schemas import (
+    PREFIX,
+    DeletedMessageBatchAnswer,
+    MessageBatchAnswer,
+    MessageBatchBody,
+    MessageBatchesAnswer,
+    message_batch,
+)
 from antiphon.server.apis.anthropic.batches.upload import store_requests
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored.batches.queue import BatchQueue, queue_of
@@ -17,6 +24,7 @@ from antiphon.server.stored.files.access import files_of, owner_of
 from antiphon.server.stored.files.record import BATCH_FILE_SECONDS
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import ApiError
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import page_between
 
 router = APIRouter()
@@ -25,6 +33,7 @@ Id = Annotated[str | None, Query(max_length=512)]
 
 
 @router.post("/v1/messages/batches")
+@described(body=MessageBatchBody, answer=MessageBatchAnswer)
 async def create_message_batch(request: Request) -> Response:
     files, queue, owner = files_of(request), queue_of(request), owner_of(request)
     stored, num_requests = await store_requests(request, files, owner, serving_of(request).config.limits)
@@ -40,6 +49,7 @@ async def create_message_batch(request: Request) -> Response:
 
 
 @router.get("/v1/messages/batches")
+@described(answer=MessageBatchesAnswer)
 async def list_message_batches(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
@@ -54,12 +64,14 @@ async def list_message_batches(
 
 
 @router.get(BATCH)
+@described(answer=MessageBatchAnswer)
 async def get_message_batch(request: Request, message_batch_id: str) -> Response:
     queue = queue_of(request)
     return _answer(request, queue.shown(_find(request, queue, message_batch_id)))
 
 
 @router.post(BATCH + "/cancel")
+@described(answer=MessageBatchAnswer)
 async def cancel_message_batch(request: Request, message_batch_id: str) -> Response:
     """Requests that have not ended are canceled; results so far are kept."""
     queue = queue_of(request)
@@ -70,6 +82,7 @@ async def cancel_message_batch(request: Request, message_batch_id: str) -> Respo
 
 
 @router.delete(BATCH)
+@described(answer=DeletedMessageBatchAnswer)
 async def delete_message_batch(request: Request, message_batch_id: str) -> Response:
     """Its requests and results are deleted with it."""
     queue, files = queue_of(request), files_of(request)
@@ -85,6 +98,7 @@ async def delete_message_batch(request: Request, message_batch_id: str) -> Respo
 
 
 @router.get(BATCH + "/results")
+@described(other_types=("application/x-jsonl",))
 async def message_batch_results(request: Request, message_batch_id: str) -> Response:
     """A line of JSON for each request, in no order."""
     queue, files = queue_of(request), files_of(request)

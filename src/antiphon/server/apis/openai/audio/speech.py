@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,7 +15,7 @@ from antiphon.engine.request import Priority
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.generation.sound.encoded_speech import EncodedSpeech, log_speech
-from antiphon.server.generation.sound.request_schemas import SpeechBody
+from antiphon.server.generation.sound.request_schemas import SpeechBody, SpeechFormat
 from antiphon.server.generation.sound.unreadable import unreadable_headers
 from antiphon.server.generation.sound.voices import resolve_voice
 from antiphon.server.serving.serving import serving_of
@@ -24,14 +24,17 @@ from antiphon.server.web.http.connection import EventStream, unless_disconnected
 from antiphon.server.web.http.context import LogFields, context_of
 from antiphon.server.web.http.errors import ApiError, invalid
 from antiphon.server.web.http.events import event
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 #: Frames in a second of speech, in which models count durations; reported as output tokens.
 TOKENS_PER_SECOND = 40
 DEFAULT_FORMAT: AudioFormat = "mp3"
+SOUND_TYPES = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
 
 
 @router.post("/v1/audio/speech")
+@described(body=SpeechBody, can_stream=True, other_types=SOUND_TYPES)
 async def speech(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, SpeechBody, serving.config.limits.body_bytes)

@@ -6,9 +6,15 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.server.apis.openai.audio.background import transcriptions_of
 from antiphon.server.apis.openai.audio.background_job import BackgroundJob, Status
+from antiphon.server.apis.openai.audio.response_schemas import (
+    BackgroundTranscriptionAnswer,
+    DeletedTranscription,
+    TranscriptionsAnswer,
+)
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.errors import ApiError
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import After, Limit, Order, page
 
 router = APIRouter()
@@ -19,6 +25,7 @@ def _find(request: Request, transcription_id: str) -> BackgroundJob:
 
 
 @router.get("/v1/audio/transcriptions")
+@described(answer=TranscriptionsAnswer)
 async def list_transcriptions(
     request: Request, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:
@@ -28,12 +35,14 @@ async def list_transcriptions(
 
 
 @router.get("/v1/audio/transcriptions/{transcription_id}")
+@described(answer=BackgroundTranscriptionAnswer)
 async def get_transcription(request: Request, transcription_id: str) -> Response:
     """Status, progress and the text so far; once it is completed, the result."""
     return json_response(_find(request, transcription_id).body())
 
 
 @router.post("/v1/audio/transcriptions/{transcription_id}/cancel")
+@described(answer=BackgroundTranscriptionAnswer)
 async def cancel_transcription(request: Request, transcription_id: str) -> Response:
     """End one that waits or runs; its text so far is kept. Cancelling twice changes nothing."""
     job = _find(request, transcription_id)
@@ -45,6 +54,7 @@ async def cancel_transcription(request: Request, transcription_id: str) -> Respo
 
 
 @router.delete("/v1/audio/transcriptions/{transcription_id}")
+@described(answer=DeletedTranscription)
 async def delete_transcription(request: Request, transcription_id: str) -> Response:
     """Remove the transcription; one that waits or runs is cancelled."""
     transcriptions_of(request).remove(_find(request, transcription_id))

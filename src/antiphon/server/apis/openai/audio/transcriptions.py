@@ -12,6 +12,7 @@ from antiphon.engine.request import Priority
 from antiphon.runtime.calls.transcript import Transcript, TranscriptProgress
 from antiphon.runtime.calls.transcription_options import DEFAULT_TEMPERATURES, TranscriptionOptions
 from antiphon.server.apis.openai.audio.background import background_job, start_in_background
+from antiphon.server.apis.openai.audio.response_schemas import AnyTranscriptAnswer
 from antiphon.server.generation.sound.partial_transcript import PartialTranscript, tell_progress
 from antiphon.server.generation.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm
 from antiphon.server.generation.sound.transcript_answers import (
@@ -26,11 +27,14 @@ from antiphon.server.web.bodies.uploads import read_form
 from antiphon.server.web.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.web.http.context import RequestContext, context_of
 from antiphon.server.web.http.errors import invalid
+from antiphon.server.web.http.openapi import FORM, described
 
 router = APIRouter()
+TEXT_TYPES = tuple(f"{kind}; charset=utf-8" for kind in CONTENT_TYPES.values())
 
 
 @router.post("/v1/audio/transcriptions")
+@described(body=TranscriptionForm, answer=AnyTranscriptAnswer, can_stream=True, body_type=FORM, other_types=TEXT_TYPES)
 async def transcriptions(request: Request) -> Response:
     job = background_job(request)
     if job is not None:
@@ -51,6 +55,7 @@ async def transcriptions(request: Request) -> Response:
 
 
 @router.post("/v1/audio/translations")
+@described(body=TranslationForm, answer=AnyTranscriptAnswer, can_stream=True, body_type=FORM, other_types=TEXT_TYPES)
 async def translations(request: Request) -> Response:
     form = await read_form(request, TranslationForm, serving_of(request).config.limits.audio_bytes)
     try:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter, Query, Request, Response
 
 from antiphon.runtime.voices.aliases import parts_of
+from antiphon.server.apis.openai.audio.response_schemas import VoicesAnswer
 from antiphon.server.generation.sound.voices import voice_aliases
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.get("/v1/audio/voices")
+@described(answer=VoicesAnswer)
 async def voices(request: Request, model: str = Query("default-speech", min_length=1, max_length=512)) -> Response:
     """The voices of a model, loaded if need be: first its own, then the aliases, each with what it leads to."""
     serving = serving_of(request)

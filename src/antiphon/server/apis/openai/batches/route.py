@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.apis.openai.batches.schemas import BatchBody
+from antiphon.server.apis.openai.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored.batches.queue import queue_of
 from antiphon.server.stored.batches.record import BatchRecord
@@ -14,12 +14,14 @@ from antiphon.server.stored.files.store import quota_error
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import ApiError, invalid
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import After, Limit, page
 
 router = APIRouter()
 
 
 @router.post("/v1/batches")
+@described(body=BatchBody, answer=BatchAnswer)
 async def create_batch(request: Request) -> Response:
     files, queue, owner = files_of(request), queue_of(request), owner_of(request)
     body = await read_body(request, BatchBody, serving_of(request).config.limits.body_bytes)
@@ -43,6 +45,7 @@ async def create_batch(request: Request) -> Response:
 
 
 @router.get("/v1/batches")
+@described(answer=BatchesAnswer)
 async def list_batches(request: Request, after: After = None, limit: Limit = 20) -> Response:
     """Newest first."""
     queue = queue_of(request)
@@ -51,12 +54,14 @@ async def list_batches(request: Request, after: After = None, limit: Limit = 20)
 
 
 @router.get("/v1/batches/{batch_id}")
+@described(answer=BatchAnswer)
 async def get_batch(request: Request, batch_id: str) -> Response:
     queue = queue_of(request)
     return json_response(queue.shown(queue.store.find(batch_id, owner_of(request))).body())
 
 
 @router.post("/v1/batches/{batch_id}/cancel")
+@described(answer=BatchAnswer)
 async def cancel_batch(request: Request, batch_id: str) -> Response:
     queue = queue_of(request)
     record = queue.store.find(batch_id, owner_of(request))

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.server.apis.openai.chat.chat_format import ChatFormat
+from antiphon.server.apis.openai.chat.response_schemas import ChatAnswer
 from antiphon.server.apis.openai.chat.spoken_chunks import stream_spoken
 from antiphon.server.generation.chat.audio_input import has_audio, transcribe_audio
 from antiphon.server.generation.chat.chat_call import prepare_chat
@@ -21,11 +22,13 @@ from antiphon.server.stored.chats import stored_chats_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import EventStream, unless_disconnected
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/v1/chat/completions")
+@described(body=ChatBody, answer=ChatAnswer, can_stream=True)
 async def chat_completions(request: Request) -> Response:
     serving, context, store = serving_of(request), context_of(request), spoken_replies_of(request)
     body = await read_body(request, ChatBody, serving.config.limits.body_bytes)

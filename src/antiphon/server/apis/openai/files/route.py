@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
-from antiphon.server.apis.openai.files.schemas import FileForm
+from antiphon.server.apis.openai.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored.files.access import files_of, owner_of
 from antiphon.server.stored.files.record import BATCH_FILE_SECONDS
@@ -16,6 +16,7 @@ from antiphon.server.stored.files.store import FileStore
 from antiphon.server.web.bodies.json_body import too_large
 from antiphon.server.web.bodies.uploads import base_name, read_file_form
 from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.openapi import FORM, described
 from antiphon.server.web.http.paging import After, Order, page
 
 router = APIRouter()
@@ -26,6 +27,7 @@ MAX_NAME = 255
 
 
 @router.post("/v1/files")
+@described(body=FileForm, answer=FileAnswer, body_type=FORM)
 async def upload_file(request: Request) -> Response:
     files, owner = files_of(request), owner_of(request)
     most = serving_of(request).config.limits.file_bytes
@@ -58,6 +60,7 @@ async def _store(request: Request, files: FileStore, owner: str, limit: int, mos
 
 
 @router.get("/v1/files")
+@described(answer=FilesAnswer)
 async def list_files(
     request: Request,
     after: After = None,
@@ -70,11 +73,13 @@ async def list_files(
 
 
 @router.get("/v1/files/{file_id}")
+@described(answer=FileAnswer)
 async def get_file(request: Request, file_id: str) -> Response:
     return json_response(files_of(request).find(file_id, owner_of(request)).body())
 
 
 @router.get("/v1/files/{file_id}/content")
+@described(other_types=("application/octet-stream",))
 async def file_content(request: Request, file_id: str) -> Response:
     files = files_of(request)
     record = files.find(file_id, owner_of(request))
@@ -87,6 +92,7 @@ async def file_content(request: Request, file_id: str) -> Response:
 
 
 @router.delete("/v1/files/{file_id}")
+@described(answer=FileDeletedAnswer)
 async def delete_file(request: Request, file_id: str) -> Response:
     files = files_of(request)
     record = files.find(file_id, owner_of(request))

@@ -6,11 +6,14 @@ import re
 
 from fastapi import APIRouter, Request, Response
 
+from antiphon.server.apis.openai.chat.response_schemas import StoredChatAnswer, StoredChatsAnswer
+from antiphon.server.apis.openai.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored.chats import StoredChat, stored_chats_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.context import context_of
+from antiphon.server.web.http.openapi import described
 from antiphon.server.web.http.paging import After, Limit, Order, page
 from antiphon.server.web.http.schemas import MetadataBody, Name
 
@@ -25,6 +28,7 @@ def _find(request: Request, completion_id: str) -> StoredChat:
 
 
 @router.get("/v1/chat/completions")
+@described(answer=StoredChatsAnswer)
 async def list_chats(
     request: Request, after: After = None, limit: Limit = 20, order: Order = "asc", model: Name | None = None
 ) -> Response:
@@ -42,11 +46,13 @@ async def list_chats(
 
 
 @router.get("/v1/chat/completions/{completion_id}")
+@described(answer=StoredChatAnswer)
 async def get_chat(request: Request, completion_id: str) -> Response:
     return json_response(_find(request, completion_id).body)
 
 
 @router.post("/v1/chat/completions/{completion_id}")
+@described(body=MetadataBody, answer=StoredChatAnswer)
 async def update_chat(request: Request, completion_id: str) -> Response:
     body = await read_body(request, MetadataBody, serving_of(request).config.limits.body_bytes)
     found = _find(request, completion_id)
@@ -55,12 +61,14 @@ async def update_chat(request: Request, completion_id: str) -> Response:
 
 
 @router.delete("/v1/chat/completions/{completion_id}")
+@described(answer=ChatDeletedAnswer)
 async def delete_chat(request: Request, completion_id: str) -> Response:
     stored_chats_of(request).remove(_find(request, completion_id))
     return json_response({"id": completion_id, "object": "chat.completion.deleted", "deleted": True})
 
 
 @router.get("/v1/chat/completions/{completion_id}/messages")
+@described(answer=StoredMessagesAnswer)
 async def list_messages(
     request: Request, completion_id: str, after: After = None, limit: Limit = 20, order: Order = "asc"
 ) -> Response:

@@ -10,14 +10,17 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.server.generation.parameters.request_schemas import EmbeddingBody
 from antiphon.server.generation.text.embeddings import text_vectors
+from antiphon.server.generation.text.response_schemas import EmbeddingAnswer
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/v1/embeddings")
+@described(body=EmbeddingBody, answer=EmbeddingAnswer)
 async def embeddings(request: Request) -> Response:
     body = await read_body(request, EmbeddingBody, serving_of(request).config.limits.body_bytes)
     found = await text_vectors(request, body)

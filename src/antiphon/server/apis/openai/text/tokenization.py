@@ -14,16 +14,19 @@ from antiphon.server.generation.parameters.tools import check_tools
 from antiphon.server.generation.text.chat_prompts import chat_prompt, render
 from antiphon.server.generation.text.logprobs import spelled
 from antiphon.server.generation.text.prompts import TOKENIZED_TOKENS, check_ids, encode, too_many_tokens
+from antiphon.server.generation.text.response_schemas import PromptAnswer, TokensAnswer
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import invalid
+from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
 
 
 @router.post("/tokenize")
+@described(body=TokenizeBody, answer=TokensAnswer)
 async def tokenize(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, TokenizeBody, serving.config.limits.body_bytes)
@@ -56,6 +59,7 @@ def _tokens(model: ReadyModel, encode: Callable[[], list[int]], param: str) -> R
 
 
 @router.post("/detokenize")
+@described(body=DetokenizeBody, answer=PromptAnswer)
 async def detokenize(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, DetokenizeBody, serving.config.limits.body_bytes)
@@ -68,6 +72,7 @@ async def detokenize(request: Request) -> Response:
 
 
 @router.post("/apply-template")
+@described(body=TemplateBody, answer=PromptAnswer)
 async def apply_template(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, TemplateBody, serving.config.limits.body_bytes)
