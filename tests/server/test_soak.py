@@ -154,8 +154,8 @@ def check_holdings(before: Holdings, after: Holdings) -> None:
 
 def check_memory(held: list[Holdings]) -> None:
     """Reject memory that grows in every phase."""
-    for place, name in enumerate(("server", "engine")):
-        sizes = [holdings.resident[place] for holdings in held]
+    for index, name in enumerate(("server", "engine")):
+        sizes = [holdings.resident[index] for holdings in held]
         told = f"{name}: {', '.join(f'{size / 1e6:.1f}' for size in sizes)} MB"
         print(told)
         assert min(new - old for old, new in pairwise(sizes)) <= LEAK * sizes[0], told

@@ -72,8 +72,8 @@ def test_images_and_binary_documents_are_rejected_in_one_sentence(
     with pytest.raises(anthropic.BadRequestError, match=TEXT_ONLY) as caught:
         claude.messages.create(model="tiny-chat", max_tokens=1, messages=user(given))
     body: Any = caught.value.body
-    place, _, sentence = body["error"]["message"].partition(": ")
-    assert place.startswith("messages[0].content[0]") and sentence == TEXT_ONLY
+    param, _, sentence = body["error"]["message"].partition(": ")
+    assert param.startswith("messages[0].content[0]") and sentence == TEXT_ONLY
     assert body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
     assert body["request_id"] == caught.value.request_id
 
@@ -149,19 +149,19 @@ def calls(*ids: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("messages", "place"),
+    ("messages", "param"),
     [
         (user(result("toolu_orphan")), "messages[0].content[0]"),
         ([*HELLO, calls("a"), *user(result("a"), result("toolu_orphan"))], "messages[2].content[1]"),
         ([*HELLO, calls("toolu_orphan"), *HELLO, calls("b"), *user(result("toolu_orphan"))], "messages[4].content[0]"),
     ],
 )
-def test_an_orphan_result_is_rejected_with_its_id(claude: anthropic.Anthropic, messages: list[Any], place: str) -> None:
+def test_an_orphan_result_is_rejected_with_its_id(claude: anthropic.Anthropic, messages: list[Any], param: str) -> None:
     for call in (claude.messages.create, claude.messages.count_tokens):
         more: Any = {"max_tokens": 1} if call == claude.messages.create else {}
         with pytest.raises(anthropic.BadRequestError) as caught:
             call(model="tiny-chat", messages=messages, **more)
-        assert "'toolu_orphan'" in str(caught.value) and f"{place}.tool_use_id" in str(caught.value)
+        assert "'toolu_orphan'" in str(caught.value) and f"{param}.tool_use_id" in str(caught.value)
 
 
 def test_results_of_calls_are_accepted(server: RunningServer) -> None:

@@ -65,7 +65,7 @@ def realtime(server: FakeRealtime) -> Iterator[FakeRealtime]:
 
 def without_repeats(kinds: list[str]) -> list[str]:
     """Each kind of delta once."""
-    return [kind for place, kind in enumerate(kinds) if not (kind.endswith(".delta") and kind in kinds[:place])]
+    return [kind for index, kind in enumerate(kinds) if not (kind.endswith(".delta") and kind in kinds[:index])]
 
 
 async def test_a_spoken_turn(realtime: FakeRealtime) -> None:

@@ -139,8 +139,8 @@ def test_any_bytes_give_frames_or_an_error(change: bytes | list[tuple[int, int]]
     if isinstance(change, bytes):
         data = bytearray(change)
     else:
-        for place, value in change:
-            data[place] = value
+        for offset, value in change:
+            data[offset] = value
     try:
         for frame in frames_in(bytes(data)):
             assert isinstance(frame.data, dict) and len(frame.payload) <= LIMITS.payload_bytes

@@ -315,9 +315,9 @@ def test_prompt_logprobs_as_transformers_has_them(caller: Caller, reference: Any
         assert len(found["prompt_logprobs"]) == len(prompt) and found["prompt_logprobs"][0] is None
         with torch.no_grad():
             logits = reference(torch.tensor([prompt])).logits[0, :, :264]
-        for place, entry in enumerate(found["prompt_logprobs"][1:]):
-            wanted = logits[place].log_softmax(-1)
-            own = prompt[place + 1]
+        for index, entry in enumerate(found["prompt_logprobs"][1:]):
+            wanted = logits[index].log_softmax(-1)
+            own = prompt[index + 1]
             order = wanted.argsort(descending=True).tolist()
             assert next(iter(entry)) == str(own)
             assert set(entry) == {str(own), *map(str, order[:count])}

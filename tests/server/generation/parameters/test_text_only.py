@@ -25,7 +25,7 @@ def user(*parts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "place"),
+    ("path", "body", "param"),
     [
         ("/v1/chat/completions", {"messages": [user(TEXT, IMAGE)]}, "messages[0].content[1]"),
         ("/v1/chat/completions", {"messages": [user(FILE)]}, "messages[0].content[0]"),
@@ -46,14 +46,14 @@ def user(*parts: Any) -> dict[str, Any]:
         ("/api/generate", {"prompt": "a", "images": ["AAAA"]}, "images"),
     ],
 )  # fmt: skip
-def test_images_and_files_get_one_sentence(server: RunningServer, path: str, body: dict[str, Any], place: str) -> None:
+def test_images_and_files_get_one_sentence(server: RunningServer, path: str, body: dict[str, Any], param: str) -> None:
     answer = httpx.post(server.url + path, json={"model": "tiny-chat", **body}, timeout=60)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     message = error["message"] if isinstance(error, dict) else error
-    assert message == f"{place}: this model reads text only"
+    assert message == f"{param}: this model reads text only"
     if isinstance(error, dict) and "code" in error:
-        assert (error["code"], error["param"]) == ("unsupported_value", place)
+        assert (error["code"], error["param"]) == ("unsupported_value", param)
 
 
 @pytest.fixture

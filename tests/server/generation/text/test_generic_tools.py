@@ -54,8 +54,8 @@ def test_every_template_shows_tools_calls_and_results(source: str) -> None:
         '{"response": "so \\"three\\""}',
         "four",
     ]
-    places = [text.index(part) for part in expected]
-    assert places == sorted(places)
+    positions = [text.index(part) for part in expected]
+    assert positions == sorted(positions)
 
 
 def test_instructions_join_a_system_message() -> None:

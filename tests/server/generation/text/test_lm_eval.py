@@ -37,7 +37,7 @@ def test_items_have_the_log_likelihoods_of_the_embedded_engine(
     pairs = [(item["query"], " " + choice) for item in items for choice in item["choices"]]
 
     def requests() -> list[Any]:
-        return [Instance("loglikelihood", {}, pair, place) for place, pair in enumerate(pairs)]
+        return [Instance("loglikelihood", {}, pair, index) for index, pair in enumerate(pairs)]
 
     config = ServerConfig(models=(ModelSpec.of(MODEL),), offline=True)
     with running_server(config, {"kv_bytes": 64 << 20}) as server:

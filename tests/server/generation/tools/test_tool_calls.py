@@ -136,8 +136,8 @@ def test_llama_takes_several_calls_one_by_one(client: openai.OpenAI) -> None:
     messages = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
     body = {"model": "tiny-llama3", "messages": messages, "tools": TOOLS}
     prompt = client.post("/../apply-template", body=body, cast_to=object)["prompt"]  # type: ignore[index]
-    places = [prompt.index(text) for text in ('{"a": 1}', "result 1", '{"a": 2}', "result 2")]
-    assert places == sorted(places)
+    positions = [prompt.index(text) for text in ('{"a": 1}', "result 1", '{"a": 2}', "result 2")]
+    assert positions == sorted(positions)
 
 
 def test_llamas_control_token_is_seen(client: openai.OpenAI, server: RunningServer) -> None:
@@ -232,8 +232,8 @@ def test_a_model_without_tools_is_told_of_them(client: openai.OpenAI) -> None:
     prompt = client.post("/../apply-template", body=body, cast_to=object)["prompt"]  # type: ignore[index]
     expected = ["<|system|>", '"name": "add"', "<|user|>hello", '<|assistant|>{"name": "add", "arguments": {"a": 1',
                 "<|user|>Result of add: 3"]  # fmt: skip
-    places = [prompt.index(text) for text in expected]
-    assert places == sorted(places) and "tool|>" not in prompt
+    positions = [prompt.index(text) for text in expected]
+    assert positions == sorted(positions) and "tool|>" not in prompt
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -99,14 +99,14 @@ def test_in_one_batch(client: openai.OpenAI, ask: Ask, chat_folder: Path, folder
     alone = [text(client, name) for name in names]
     together: dict[int, str] = {}
     threads = [
-        threading.Thread(target=lambda place=place: together.update({place: text(client, names[place % 3])}))
-        for place in range(9)
+        threading.Thread(target=lambda index=index: together.update({index: text(client, names[index % 3])}))
+        for index in range(9)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [together[place] for place in range(9)] == alone * 3
+    assert [together[index] for index in range(9)] == alone * 3
     assert len(set(alone)) == 3
     ask("POST", "/models/unload", model=f"{base}:two").raise_for_status()
 

@@ -75,7 +75,7 @@ def _check_results(turns: Sequence[Turn]) -> None:
     """Reject a result of a call that is not in the assistant's turn before it."""
     calls: set[str] = set()
     is_assistants = False
-    for place, turn in enumerate(turns):
+    for index, turn in enumerate(turns):
         if isinstance(turn, AssistantTurn):
             calls = calls if is_assistants else set()
             is_assistants = True
@@ -85,7 +85,7 @@ def _check_results(turns: Sequence[Turn]) -> None:
             is_assistants = False
             for number, block in enumerate(turn.content if isinstance(turn.content, list) else ()):
                 if isinstance(block, ToolResultBlock) and block.tool_use_id not in calls:
-                    param = f"messages[{place}].content[{number}].tool_use_id"
+                    param = f"messages[{index}].content[{number}].tool_use_id"
                     raise invalid(
                         f"{param}: the assistant's turn before this tool_result has no tool_use with the id "
                         f"{block.tool_use_id[:100]!r}",

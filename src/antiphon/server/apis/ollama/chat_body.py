@@ -138,9 +138,9 @@ def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:
     """Calls without an id get one; a result without one belongs to the first call that has none yet, by its name."""
     unanswered: list[tuple[str, str]] = []
     num_calls = 0
-    for place, message in enumerate(given):
+    for index, message in enumerate(given):
         if message.images:
-            param = f"messages[{place}].images"
+            param = f"messages[{index}].images"
             raise _unsupported(f"{param}: {TEXT_ONLY}", param)
         content = message.content or ""
         if message.role == "system":

@@ -53,8 +53,8 @@ async def score(request: Request) -> Response:
         raise invalid(message, "text_1")
     pairs = []
     for index, text in enumerate(second):
-        place = 0 if len(first) == 1 else index
-        pairs.append(Pair(first[place], text, f"text_1[{place}]", f"text_2[{index}]"))
+        first_index = 0 if len(first) == 1 else index
+        pairs.append(Pair(first[first_index], text, f"text_1[{first_index}]", f"text_2[{index}]"))
     scores = await pair_scores(request, body, pairs)
     rows = [{"object": "score", "index": index, "score": value} for index, value in enumerate(scores.values)]
     return json_response(

@@ -84,18 +84,19 @@ async def _by_embeddings(
     shorter = limit if max_second is None else min(max_second, limit or max_second)
 
     def tokens() -> tuple[list[list[int]], list[tuple[int, int]]]:
-        """Each text once, and the places of the two texts of every pair. Blocking."""
-        places: dict[tuple[str, int | None], int] = {}
+        """Each text once, and the indices of the two texts of every pair. Blocking."""
+        indices: dict[tuple[str, int | None], int] = {}
         inputs: list[list[int]] = []
 
-        def place(text: str, name: str, most: int | None) -> int:
-            if (text, most) not in places:
-                places[text, most] = len(inputs)
+        def index_of(text: str, name: str, most: int | None) -> int:
+            if (text, most) not in indices:
+                indices[text, most] = len(inputs)
                 inputs.append(_ids(model, text, name, most))
-            return places[text, most]
+            return indices[text, most]
 
         found = [
-            (place(pair.first, pair.first_name, limit), place(pair.second, pair.second_name, shorter)) for pair in pairs
+            (index_of(pair.first, pair.first_name, limit), index_of(pair.second, pair.second_name, shorter))
+            for pair in pairs
         ]
         return inputs, found
 

@@ -49,8 +49,8 @@ def decode_base64(text: str, param: str, max_bytes: int, start: int = 0, end: in
     if num_bytes > max_bytes + 2:
         raise WireError(f"{param} has {num_bytes:,} bytes; at most {max_bytes:,} are allowed", param)
     try:
-        places = range(start, end, PIECE_CHARACTERS)
-        pieces = (text[place : min(end, place + PIECE_CHARACTERS)] for place in places)
+        offsets = range(start, end, PIECE_CHARACTERS)
+        pieces = (text[offset : min(end, offset + PIECE_CHARACTERS)] for offset in offsets)
         return b"".join(binascii.a2b_base64(piece, strict_mode=True) for piece in pieces)
     except ValueError as error:
         raise WireError(f"{param} is not valid base64: {error}", param, "invalid_audio") from error

@@ -294,8 +294,8 @@ class RealtimeConnection:
     def _inputs(self, given: list[dict[str, Any]]) -> list[Item]:
         """The items of a response's own input, some of them by reference."""
         made: list[Item] = []
-        for place, fields in enumerate(given):
-            param = f"response.input.{place}"
+        for index, fields in enumerate(given):
+            param = f"response.input.{index}"
             if fields.get("type") != REFERENCE:
                 item = item_from(fields, self._config.input_format, param)
                 if isinstance(item, FunctionOutput) and not answers_call(item, made):

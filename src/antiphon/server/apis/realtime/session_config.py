@@ -320,10 +320,10 @@ def _reject_unsupported(given: Mapping[str, Any], prefix: str) -> None:
     if given.get("prompt"):
         raise WireError("stored prompts are not supported; send instructions", f"{prefix}.prompt", "unsupported_value")
     tools = given.get("tools")
-    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and tool.get("type") == "mcp":
             message = "MCP tools are not supported; call the server yourself and offer its tools as functions"
-            raise WireError(message, f"{prefix}.tools.{place}", "unsupported_value")
+            raise WireError(message, f"{prefix}.tools.{index}", "unsupported_value")
 
 
 def response_params(given: Mapping[str, Any] | None) -> ResponseParams:

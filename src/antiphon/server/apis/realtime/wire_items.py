@@ -78,7 +78,7 @@ def item_from(fields: Mapping[str, Any], format: AudioFormat, param: str = "item
         return FunctionOutput(item.id or new_id("item"), item.call_id, item.output)
     assert isinstance(item, WireMessage)
     role = Role.SYSTEM if item.role in ("system", "developer") else Role(item.role)
-    parts = [_part(part, role, format, f"{param}.content.{place}") for place, part in enumerate(item.content)]
+    parts = [_part(part, role, format, f"{param}.content.{index}") for index, part in enumerate(item.content)]
     return Message(item.id or new_id("item"), role, tuple(parts))
 
 

@@ -39,8 +39,8 @@ def has_audio(body: ChatBody) -> bool:
 async def transcribe_audio(serving: Serving, body: ChatBody, store: SpokenReplyStore, key: int | None) -> ChatBody:
     """The chat with text in place of all audio."""
     messages: list[Any] = []
-    for place, message in enumerate(body.messages):
-        name = f"messages[{place}]"
+    for position, message in enumerate(body.messages):
+        name = f"messages[{position}]"
         if isinstance(message, UserMessage) and not isinstance(message.content, str):
             parts = [
                 await _transcribe(serving, part, f"{name}.content[{index}].input_audio")

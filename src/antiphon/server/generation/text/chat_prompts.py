@@ -96,18 +96,18 @@ def _chat(
 def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """For templates that allow one call per message: split a message of several calls, each followed by its result."""
     made: list[dict[str, Any]] = []
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        place += 1
+    position = 0
+    while position < len(messages):
+        message = messages[position]
+        position += 1
         calls = message.get("tool_calls", ())
         if len(calls) < 2:
             made.append(message)
             continue
         results = []
-        while place < len(messages) and messages[place]["role"] == "tool":
-            results.append(messages[place])
-            place += 1
+        while position < len(messages) and messages[position]["role"] == "tool":
+            results.append(messages[position])
+            position += 1
         for index, call in enumerate(calls):
             made.append({**message, "content": "" if index else message["content"], "tool_calls": [call]})
             made += [result for result in results if result.get("tool_call_id") == call["id"]]

@@ -70,8 +70,8 @@ def several(prompt: Any) -> list[Any]:
 def encode_mixed(model: ReadyModel, parts: MixedPrompt, max_tokens: int) -> list[int]:
     """Token ids of text and token ids in one prompt; only text at its beginning gets special tokens. Blocking."""
     ids: list[int] = []
-    for place, part in enumerate(parts):
-        ids += [part] if isinstance(part, int) else encode(model, part, not place, max_tokens)
+    for index, part in enumerate(parts):
+        ids += [part] if isinstance(part, int) else encode(model, part, not index, max_tokens)
     return ids
 
 

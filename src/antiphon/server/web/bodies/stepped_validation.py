@@ -96,17 +96,19 @@ def _moved(location: tuple[Any, ...], name: str, start: int) -> tuple[Any, ...]:
     """The location in the whole list."""
     if not start or location[:1] != (name,):
         return location
-    place = next((place for place, step in enumerate(location) if isinstance(step, int)), None)
-    return location if place is None else (*location[:place], location[place] + start, *location[place + 1 :])
+    position = next((position for position, step in enumerate(location) if isinstance(step, int)), None)
+    return (
+        location if position is None else (*location[:position], location[position] + start, *location[position + 1 :])
+    )
 
 
 def _path(location: tuple[Any, ...]) -> str:
     """`messages[0].content`, without the names that pydantic gives to the members of a union."""
     path = ""
-    for place, step in enumerate(location):
+    for position, step in enumerate(location):
         if isinstance(step, int):
             path += f"[{step}]"
-        elif not place or (step.replace("_", "").isalnum() and step.islower() and step not in UNION_MEMBERS):
+        elif not position or (step.replace("_", "").isalnum() and step.islower() and step not in UNION_MEMBERS):
             path += f".{step}" if path else step
     return path[:200] or "body"
 

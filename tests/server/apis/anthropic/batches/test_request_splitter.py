@@ -51,8 +51,8 @@ def test_bytes_that_are_no_body_end_in_an_error() -> None:
     generator = random.Random(2)
     num_rejected = 0
     for _ in range(2000):
-        place = generator.randrange(len(data))
-        changed = data[:place] + bytes([generator.randrange(256)]) + data[place + 1 :]
+        offset = generator.randrange(len(data))
+        changed = data[:offset] + bytes([generator.randrange(256)]) + data[offset + 1 :]
         try:
             wanted: Any = json.loads(changed)
         except ValueError:

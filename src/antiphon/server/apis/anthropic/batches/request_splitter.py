@@ -90,8 +90,8 @@ class RequestSplitter:
         if self._depth > OUTER_LEVELS:
             self._request += data
             if len(self._request) > self._max_request_bytes:
-                place = f"requests[{self.num_requests}]"
-                raise invalid(f"{place} has more than {self._max_request_bytes:,} bytes", place, "request_too_large")
+                param = f"requests[{self.num_requests}]"
+                raise invalid(f"{param} has more than {self._max_request_bytes:,} bytes", param, "request_too_large")
             return
         self._outer += data
         limit = OUTER_BYTES + OUTER_BYTES_EACH * self.num_requests
