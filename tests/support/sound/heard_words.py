@@ -21,6 +21,6 @@ def word_errors(said: list[str], heard: list[str]) -> int:
     row = list(range(len(heard) + 1))
     for index, word in enumerate(said, 1):
         diagonal, row[0] = row[0], index
-        for index, other in enumerate(heard, 1):
-            diagonal, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, diagonal + (word != other))
+        for column, other in enumerate(heard, 1):
+            diagonal, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, diagonal + (word != other))
     return row[-1]

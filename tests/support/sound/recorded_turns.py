@@ -148,8 +148,8 @@ def dialogue(
         speaker = clip.speaker
         cut = word_gap(clip) if number % 2 else None
         length = 0 if cut is None else round(pause * RATE)
-        position = len(clip.sound) if cut is None else cut
-        pieces += [clip.sound[:position], room_tone(length, clip, seed + number), clip.sound[position:]]
+        split = len(clip.sound) if cut is None else cut
+        pieces += [clip.sound[:split], room_tone(length, clip, seed + number), clip.sound[split:]]
         pauses = () if cut is None else ((position + cut, position + cut + length),)
         turns.append(SpokenTurn(clip, position + clip.start, position + clip.end + length, pauses))
         pieces.append(room_tone(round(gap * RATE), clip, seed + count + number))

@@ -116,6 +116,13 @@ def test_broken_files(tmp_path: Path, state: dict[str, torch.Tensor], format_: s
             build_model(open_checkpoint(path))
 
 
+def test_a_variable_beside_the_layers_keeps_its_module(tmp_path: Path, state: dict[str, torch.Tensor]) -> None:
+    path = tmp_path / "model.bin"
+    variables = ctranslate2_variables(state, LAYERS) | {"decoder/unknown": torch.ones(2, 3)}
+    path.write_bytes(ctranslate2_file(variables, HEADS))
+    assert torch.equal(floats(open_checkpoint(path), "decoder.unknown"), torch.ones(2, 3))
+
+
 def test_what_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(b"lmgg" + struct.pack("<11i", 32000, 1500, 384, 6, 4, 448, 384, 6, 4, 64, 1) + bytes(64))

@@ -163,7 +163,7 @@ def _count_layers(variables: Mapping[str, StoredTensor], side: str) -> int:
 def _targets(module: str) -> list[str]:
     """The modules of Hugging Face's tree whose rows a variable of this module holds."""
     parts = module.split("/")
-    if parts[0] not in ("encoder", "decoder"):
+    if parts[0] not in ("encoder", "decoder") or len(parts) == 1:
         return [module]
     base = f"model.{parts[0]}"
     if parts[1:] == ["layer_norm"]:
