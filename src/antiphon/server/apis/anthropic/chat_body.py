@@ -1,4 +1,4 @@
-"""A request for a message as the body of a chat."""
+"""Conversion of a request for a message into the body of a chat."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CHOICES: dict[str, Literal["auto", "required", "none"]] = {"auto": "auto", "any"
 
 
 def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
-    """The same request as a chat."""
+    """Return the request as a chat."""
     choice = body.tool_choice
     only_one = choice is not None and bool(choice.disable_parallel_tool_use)
     shared: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
         model=model.name,
         keep_alive=body.keep_alive,
         messages=messages,
-        # A last turn of the assistant is the beginning of the answer.
+        # An assistant's turn at the end is the beginning of the answer.
         continue_final_message=isinstance(last, AssistantMessage) and bool(last.content) and not last.tool_calls,
         tools=None if body.tools is None else [_tool(tool) for tool in body.tools],
         tool_choice=_choice(body),
@@ -72,7 +72,7 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
 
 
 def _check_results(turns: Sequence[Turn]) -> None:
-    """Reject a result of a call that is not in the assistant's turn before it."""
+    """Reject a tool result whose call is not in the assistant's turn before it."""
     calls: set[str] = set()
     is_assistants = False
     for index, turn in enumerate(turns):
@@ -106,7 +106,7 @@ def _messages(body: CountTokensBody) -> Iterator[Message]:
 
 
 def _user_messages(turn: UserTurn) -> Iterator[Message]:
-    """Results of tools become messages of their own; the text between them becomes user messages."""
+    """Yield a tool message for each tool result, and user messages for the text between them."""
     if isinstance(turn.content, str):
         yield UserMessage(role="user", content=turn.content)
         return
@@ -124,7 +124,7 @@ def _user_messages(turn: UserTurn) -> Iterator[Message]:
 
 
 def _result(block: ToolResultBlock) -> str:
-    """Chat templates know no failed calls, so the text says it."""
+    """Return the result's text, marked if the call failed: chat templates have no field for failed calls."""
     text = _text(block.content or "")
     return f"Error: {text}" if block.is_error else text
 
@@ -171,7 +171,7 @@ def _form(body: CountTokensBody) -> JsonSchemaFormat | None:
 
 
 def _template_options(body: CountTokensBody, model: ReadyModel) -> dict[str, Any] | None:
-    """Without `thinking` there is none, as in Anthropic's API, where the template can do without."""
+    """Return the template's reasoning options; without `thinking`, reasoning is off if the template allows that."""
     effort = body.output_config.effort if body.output_config is not None else None
     if effort not in (None, "low", "medium", "high"):
         effort = "high"

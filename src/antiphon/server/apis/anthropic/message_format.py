@@ -1,4 +1,4 @@
-"""`MessageFormat`: the state of one message while it is generated."""
+"""`MessageFormat`: the format of a message, whole or as events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.server.web.http.events import named_event
 
 
 class MessageFormat(WireFormat):
-    """`message` is the message in its present state."""
+    """State of one message while it is generated; `message` returns it as generated so far."""
 
     def __init__(self, body: MessagesBody, chat: ChatCall) -> None:
         self.chat = chat
@@ -71,7 +71,7 @@ class MessageFormat(WireFormat):
 
 
 def _usage(prompt: int, cached: int, output: int) -> dict[str, int]:
-    """Anthropic counts cached tokens beside the others."""
+    """Return the `usage` field; Anthropic's `input_tokens` exclude cached tokens."""
     return {
         "input_tokens": prompt - cached,
         "cache_creation_input_tokens": 0,

@@ -1,4 +1,4 @@
-"""`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API over the chats of this server."""
+"""`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API on top of chats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def create_message(request: Request) -> Response:
 @router.post("/v1/messages/count_tokens")
 @described(body=CountTokensBody, answer=TokenCountAnswer)
 async def count_tokens(request: Request) -> Response:
-    """A prompt that is longer than the model's context is counted too."""
+    """Count the tokens of a prompt, even beyond the model's context length."""
     serving = serving_of(request)
     body = await read_body(request, CountTokensBody, serving.config.limits.body_bytes)
     chat = await _chat(serving, body)

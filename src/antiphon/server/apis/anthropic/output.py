@@ -1,4 +1,4 @@
-"""`MessageOutput`: the content blocks of a message as they grow, and the events of each step."""
+"""`MessageOutput`: the content blocks of a message while it is generated, and their events."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
 class MessageOutput:
-    """Built from the parser's pieces. The last of `blocks` is open until the next one begins.
+    """Content blocks, built from the parser's output; the last of `blocks` stays open until the next one begins.
 
-    Without `shows_thinking`, thinking blocks are empty.
+    Thinking blocks stay empty unless `shows_thinking`.
     """
 
     def __init__(self, shows_thinking: bool = True) -> None:
@@ -38,7 +38,7 @@ class MessageOutput:
                 yield self._delta("input_json_delta", partial_json=piece.text)
 
     def finish(self) -> Iterator[WireEvent]:
-        """Close the last block."""
+        """Close the last block, and yield its end event."""
         if not self._is_open:
             return
         block, self._is_open = self.blocks[-1], False

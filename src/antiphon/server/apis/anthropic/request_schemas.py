@@ -1,4 +1,4 @@
-"""The bodies of `POST /v1/messages` and `/v1/messages/count_tokens`."""
+"""Request bodies of `POST /v1/messages` and `/v1/messages/count_tokens`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.server.generation.parameters.strict_schema import JsonSchema
 from antiphon.server.web.http.schemas import Body, KeepAlive, Name, Priority
 from antiphon.server.web.http.text_only import ReadsText, text_only_error
 
-#: For a block of another type, such as one of a tool that the API runs itself.
+#: Error for a block of another type, for instance of a tool that Anthropic's service runs.
 UNSUPPORTED = "only blocks of type {} are supported in this place"
 
 
@@ -33,7 +33,7 @@ def _check_text(value: Any) -> Any:
 
 
 class CachedBlock(Body):
-    #: Accepted without effect: prefixes are cached in any case.
+    #: Accepted without effect: prefixes are always cached.
     cache_control: CacheControl | None = None
 
 
@@ -76,23 +76,23 @@ def _check_source(value: Any) -> Any:
 
 
 class DocumentBlock(CachedBlock):
-    """A document of text: its title, context and text are read one after another."""
+    """A text document, read as its title, its context and its text."""
 
     type: Literal["document"]
     source: Annotated[PlainSource | ContentSource, Field(discriminator="type"), BeforeValidator(_check_source)]
     title: str | None = None
     context: str | None = None
-    #: Accepted without effect: answers have no citations.
+    #: Accepted without effect: answers contain no citations.
     citations: Citations | None = None
 
     @property
     def text(self) -> str:
-        """With an empty line after it, for blocks follow each other without one."""
+        """Text that the model reads, ending with an empty line, because blocks are joined without a separator."""
         return "".join(f"{part}\n\n" for part in (self.title, self.context, self.source.text) if part)
 
 
 class ThinkingBlock(Body):
-    """Earlier reasoning. The model's chat template decides whether the model reads it again."""
+    """Earlier reasoning; the model's chat template decides whether the model reads it again."""
 
     type: Literal["thinking"]
     thinking: str
@@ -100,7 +100,7 @@ class ThinkingBlock(Body):
 
 
 class RedactedThinkingBlock(Body):
-    """Dropped."""
+    """Encrypted reasoning, which is dropped."""
 
     type: Literal["redacted_thinking"]
     data: str
@@ -115,7 +115,7 @@ class ToolUseBlock(CachedBlock):
 
 
 class ToolReferenceBlock(CachedBlock):
-    """A tool that a search found, and that is among the request's tools from now on."""
+    """A tool found by a search, which is among the request's tools from then on."""
 
     type: Literal["tool_reference"]
     tool_name: FunctionName
@@ -176,7 +176,7 @@ Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="rol
 
 
 class AutoChoice(Body):
-    """`any` demands a call, `none` forbids it."""
+    """Tool choice without a name: `any` requires a call, `none` forbids calls."""
 
     type: Literal["auto", "any", "none"]
     disable_parallel_tool_use: bool | None = None
@@ -189,7 +189,7 @@ class NamedToolChoice(Body):
 
 
 class Thinking(Body):
-    """On or off where the chat template can do either. A budget is accepted without effect."""
+    """Reasoning on or off, if the chat template supports both. A budget is accepted without effect."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     budget_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -203,7 +203,7 @@ class OutputSchema(Body):
 
 class OutputConfig(Body):
     format: OutputSchema | None = None
-    #: Honoured where the chat template knows `reasoning_effort`.
+    #: Takes effect if the chat template reads `reasoning_effort`.
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
 
 
@@ -212,7 +212,7 @@ class Metadata(Body):
 
 
 class CountTokensBody(Body):
-    #: May be omitted where one model fits.
+    #: Required unless only one model fits.
     model: Name | None = None
     messages: Annotated[list[Turn], Field(min_length=1)]
     system: str | list[OnlyText] | None = None
@@ -220,9 +220,9 @@ class CountTokensBody(Body):
     tool_choice: Annotated[AutoChoice | NamedToolChoice, Field(discriminator="type")] | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
-    #: How long the model stays resident after this request.
+    #: Time for which the model stays loaded after this request.
     keep_alive: KeepAlive | None = None
-    #: The former name of `output_config.format`.
+    #: Former name of `output_config.format`.
     output_format: OutputSchema | None = None
     #: Accepted without effect.
     cache_control: CacheControl | None = None

@@ -1,4 +1,4 @@
-"""Anthropic's answers, for the OpenAPI document."""
+"""Response schemas of Anthropic's API, for the OpenAPI document."""
 
 from __future__ import annotations
 

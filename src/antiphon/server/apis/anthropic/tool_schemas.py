@@ -1,4 +1,4 @@
-"""The tools of a request: the client's own, and Anthropic's that the client runs, whose schemas the API knows."""
+"""Tools of a request: the client's own, and Anthropic's predefined tools that the client runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.server.web.http.text_only import TEXT_ONLY
 
 CacheControl = dict[str, Any]
 VERSION = re.compile(r"_\d{8}$")
-#: Without the version, and why such a tool is rejected.
+#: Reasons for rejecting tools, by type without its version.
 HOSTED = "runs in Anthropic's service and is not available here; give the model a tool of your own"
 REJECTED = {
     **dict.fromkeys(("web_search", "web_fetch", "code_execution", "advisor"), HOSTED),
@@ -97,7 +97,7 @@ class TextEditorTool(AnyTool):
 
 
 class OldTextEditorTool(AnyTool):
-    """`insert` takes its text from `new_str`."""
+    """Former text editor tool, whose `insert` reads the text from `new_str`."""
 
     description: ClassVar[str] = "View, create and edit text files, and undo edits."
     input_schema: ClassVar[JsonSchema] = _schema(

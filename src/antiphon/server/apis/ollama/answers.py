@@ -1,4 +1,4 @@
-"""Bodies in and answers out, as all of Ollama's routes have them."""
+"""Reading request bodies, and loading or unloading models, for all routes of Ollama's API."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read_ollama(request: Request, model: type[Body]) -> Body:
-    """`curl -d` names no JSON, and Ollama's documentation sends everything so."""
+    """Read a JSON body of any content type: `curl -d`, used throughout Ollama's documentation, does not send JSON's."""
     limit = serving_of(request).config.limits.body_bytes
     return await read_body(request, model, limit, takes_any_type=True)
 
 
 async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str, Any]) -> Response:
-    """The answer to a request without a prompt: its model is loaded, or unloaded with `keep_alive: 0`."""
+    """Answer a request without a prompt: load its model, or unload it if `keep_alive` is 0."""
     models = serving_of(request).models
     if unloads(body):
         name = await unload(request, body, "generate")
@@ -38,14 +38,14 @@ async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str,
 
 
 def unloads(body: OllamaBody) -> bool:
-    """Whether `keep_alive` is 0, which unloads the model once the request ends."""
+    """Return whether `keep_alive` is 0, which unloads the model at the end of the request."""
     return body.keep_alive is not None and parse_keep_alive(body.keep_alive) == 0
 
 
 async def unload(request: Request, body: OllamaBody, task: str) -> str:
-    """Have a model of any task unloaded at the request's end, if it is loaded; return its name.
+    """Unload a loaded model, whatever its task, at the end of the request, and return its name.
 
-    Without a name, the one model that fits the task.
+    Without a name, the model is the only one that fits `task`.
     """
     models = serving_of(request).models
     model = models.only_one_for(task) if body.model is None else models.find(body.model)

@@ -1,4 +1,4 @@
-"""A request in Ollama's form as the body of a chat or of a completion."""
+"""Conversion of Ollama requests into the body of a chat or of a completion."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from antiphon.server.web.http.errors import ApiError, invalid
 from antiphon.server.web.http.text_only import TEXT_ONLY
 from antiphon.text.reasoning import can_reason, reasoning_options
 
-#: From Ollama's options to ours, where the value means the same.
+#: Our parameter by Ollama option, for options whose values need no conversion.
 SAME = {
     "temperature": "temperature",
     "min_p": "min_p",
@@ -49,9 +49,9 @@ SAME = {
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
 }
-#: A `top_p` of 0 leaves the likeliest token alone.
+#: Replaces a `top_p` of 0, which leaves only the likeliest token.
 LEAST_TOP_P = 1e-6
-#: As many tokens as the context and the server allow.
+#: `max_tokens` without a limit of the request's own: the context's and the server's limits apply.
 UNLIMITED = -1
 
 
@@ -61,13 +61,13 @@ def chat_body(body: OllamaChatBody, model: ReadyModel) -> ChatBody:
 
 
 def prompt_chat_body(body: OllamaGenerateBody, model: ReadyModel) -> ChatBody:
-    """A prompt as the only turn of a chat."""
+    """Build a chat whose only user message is the prompt."""
     messages: list[Message] = [SystemMessage(role="system", content=body.system)] if body.system else []
     return _chat(body, model, [*messages, UserMessage(role="user", content=body.prompt or "")], None)
 
 
 def completion_body(body: OllamaGenerateBody, model: ReadyModel, prompt: str | list[int]) -> CompletionBody:
-    """A prompt that is continued as it is."""
+    """Build a completion that continues the prompt without a chat template."""
     if body.system:
         raise _unsupported("a raw prompt, or a model without a chat template, has no system message", "system")
     sampling = {"max_tokens": UNLIMITED, **_sampling(body.options)}
@@ -135,7 +135,10 @@ def _template_options(body: OllamaTextBody, model: ReadyModel) -> dict[str, Any]
 
 
 def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:
-    """Calls without an id get one; a result without one belongs to the first call that has none yet, by its name."""
+    """Yield the messages of a chat; calls without an id get one.
+
+    A tool result without an id belongs to the first unanswered call of its tool, or of any tool if it names none.
+    """
     unanswered: list[tuple[str, str]] = []
     num_calls = 0
     for index, message in enumerate(given):

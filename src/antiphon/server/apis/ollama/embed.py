@@ -1,4 +1,4 @@
-"""`POST /api/embed` and its older form `/api/embeddings`."""
+"""`POST /api/embed`, and its older form `/api/embeddings`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter()
 @router.post("/api/embed")
 @described(body=OllamaEmbedBody, answer=OllamaEmbedAnswer)
 async def embed(request: Request) -> Response:
-    """Without an input the model is loaded, or unloaded with `keep_alive: 0`."""
+    """Embed texts. Without an input, load the model, or unload it with `keep_alive: 0`."""
     serving, context = serving_of(request), context_of(request)
     body = await read_ollama(request, OllamaEmbedBody)
     if not body.input and unloads(body):
@@ -52,7 +52,7 @@ async def embed(request: Request) -> Response:
 @router.post("/api/embeddings")
 @described(body=OllamaEmbeddingsBody, answer=OllamaEmbeddingsAnswer)
 async def embeddings(request: Request) -> Response:
-    """Without a prompt the model is loaded, or unloaded with `keep_alive: 0`."""
+    """Embed one text. Without a prompt, load the model, or unload it with `keep_alive: 0`."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaEmbeddingsBody)
     if not body.prompt and unloads(body):

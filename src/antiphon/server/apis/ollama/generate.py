@@ -1,4 +1,4 @@
-"""`POST /api/generate`: a prompt as the turn of a chat, or as it is."""
+"""`POST /api/generate`: a prompt as the message of a chat, or continued without a template."""
 
 from __future__ import annotations
 

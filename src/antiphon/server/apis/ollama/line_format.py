@@ -1,4 +1,4 @@
-"""`LineFormat`: an answer in Ollama's form, as lines of a stream or as one object."""
+"""`LineFormat`: an answer in Ollama's form, streamed as lines of JSON or sent as one object."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def nanoseconds(seconds: float) -> int:
 
 
 class LineFormat(WireFormat):
-    """The engine's deltas as lines.
+    """An answer as lines of JSON, built from the engine's events.
 
-    `text` is the text of a delta, `logprobs` the entries of its tokens if they are asked for. `begun` and `loaded` are
-    when the request arrived and when its model was there, by `time.perf_counter`.
+    `text` returns the text of a delta, and `logprobs` the entries of its tokens, None if the request asks for none.
+    `begun` and `loaded` are the times (`time.perf_counter`) at which the request arrived and its model was ready.
     """
 
     media_type = NDJSON
@@ -57,7 +57,7 @@ class LineFormat(WireFormat):
 
     @abstractmethod
     def shape(self, content: str, thinking: str = "", calls: list[WireEvent] | None = None) -> WireEvent:
-        """A part of the answer, as the route puts it."""
+        """Wrap new text, thinking and calls in the fields of the route's answer."""
 
     def take(self, number: int, update: TextDelta | Ended) -> Iterator[WireEvent]:
         return self._end(update) if isinstance(update, Ended) else self._lines_of(update)
@@ -118,7 +118,7 @@ class LineFormat(WireFormat):
                 self._call = {"index": piece.index, "name": piece.name}
 
     def _end_call(self) -> Iterator[WireEvent]:
-        """A call is sent whole, with its arguments as an object."""
+        """Yield the line of the open call: calls are sent whole, with their arguments as an object."""
         if self._call is None:
             return
         function = {**self._call, "arguments": arguments_object(self._arguments)}
@@ -139,7 +139,11 @@ class ChatLines(LineFormat):
 
 
 class GenerateLines(LineFormat):
-    """`prompt` are the tokens that the next request sends back in `context`; None for a raw prompt."""
+    """Lines of `/api/generate`.
+
+    `prompt` holds the token ids of the prompt, which begin the answer's `context`; None for a raw prompt, whose answer
+    has no `context`.
+    """
 
     prompt: list[int] | None = None
 

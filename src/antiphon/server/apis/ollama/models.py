@@ -1,4 +1,4 @@
-"""`GET /api/tags`, `/api/ps` and `/api/version`, and `POST /api/show`: the models as Ollama's clients list them."""
+"""`GET /api/tags`, `/api/ps` and `/api/version`, and `POST /api/show`: information about models and the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from antiphon.text.tool_calls.forms import tool_form
 router = APIRouter()
 TASKS = (None, "generate", "embed")
 FORMATS = {"hf": "safetensors"}
-#: When a model is unloaded that stays for ever, as Ollama writes it: years ahead.
+#: Seconds until `expires_at` of a model that is never unloaded: Ollama reports a date far ahead.
 FOREVER_SECONDS = 100 * 365.25 * 86400
 
 
@@ -42,7 +42,7 @@ async def version() -> Response:
 @router.get("/api/tags")
 @described(answer=OllamaTagsAnswer)
 async def tags(request: Request) -> Response:
-    """The models that generate text or embed it, by all of their names."""
+    """List the models that generate text or embed it, under each of their names."""
     names = serving_of(request).models.names()
     listed = [(name, model) for name, model in names.items() if task_of(model) in TASKS]
     return json_response(
@@ -53,7 +53,7 @@ async def tags(request: Request) -> Response:
 @router.get("/api/ps")
 @described(answer=OllamaProcessesAnswer)
 async def running(request: Request) -> Response:
-    """The models that are loaded."""
+    """List the loaded models."""
     cards = []
     for model in serving_of(request).models:
         if model.state is ModelState.READY and model.loaded is not None and task_of(model) in TASKS:
@@ -66,7 +66,7 @@ async def running(request: Request) -> Response:
 @router.post("/api/show")
 @described(body=OllamaShowBody, answer=OllamaShowAnswer)
 async def show(request: Request) -> Response:
-    """What is known of a model: all of it once it has been loaded."""
+    """Describe a model: completely only after it has been loaded once."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaShowBody)
     name = asked_name(body)
@@ -93,7 +93,7 @@ def asked_name(body: OllamaShowBody) -> str:
 
 
 def _card(model: Resident, name: str) -> dict[str, Any]:
-    """What listings share. The digest tells models apart by what they are loaded from."""
+    """Return the fields shared by all listings; the digest identifies the reference that the model is loaded from."""
     digest = hashlib.sha256(model.reference.encode()).hexdigest()
     size = 0 if model.loaded is None else model.loaded.weight_bytes
     return {"name": name, "model": name, "size": size, "digest": digest, "details": _details(model)}
@@ -113,12 +113,12 @@ def _details(model: Resident) -> dict[str, Any]:
 
 
 def _size(count: int) -> str:
-    """134.5M, 1.1B."""
+    """Format a number of parameters: 134.5M, 1.1B."""
     return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
 
 
 def _parameters(model: Resident) -> str:
-    """The sampling defaults of the model, a line each."""
+    """Return the model's sampling defaults, one per line."""
     settings = {} if model.text is None else model.text.sampling.settings
     return "\n".join(f"{name:<30} {value}" for name, value in settings.items())
 
@@ -148,7 +148,7 @@ def _capabilities(model: Resident) -> list[str]:
     return found
 
 
-#: What makes, changes or removes models on the server is for its administrator.
+# Only the administrator may create, change or remove models.
 @router.post("/api/create", include_in_schema=False)
 @router.post("/api/copy", include_in_schema=False)
 @router.post("/api/push", include_in_schema=False)

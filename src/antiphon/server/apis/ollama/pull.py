@@ -1,4 +1,4 @@
-"""`POST /api/pull`: a model that requests may load, downloaded ahead of its first use."""
+"""`POST /api/pull`: downloads a model that requests may load, ahead of its first use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRESS_SECONDS = 0.2
 @router.post("/api/pull")
 @described(body=OllamaPullBody, answer=OllamaPullAnswer, other_types=("application/x-ndjson",))
 async def pull(request: Request) -> Response:
-    """A model that the server's configuration does not let requests load is not found; see `/admin/models/pull`."""
+    """Download a model that requests may load. Any other model is not found; see `/admin/models/pull`."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaPullBody)
     download = downloads_of(request).start(_reference(serving, asked_name(body)))
@@ -43,7 +43,7 @@ async def pull(request: Request) -> Response:
 
 
 def _reference(serving: Serving, name: str) -> str:
-    """Where the model of that name is loaded from. The server does not get to know another model by this."""
+    """Return the reference that the named model is loaded from, without registering the model."""
     models, allowed = serving.models, serving.config.load_on_use
     if models.named(name) is None:
         listed = untagged(name).lower()
@@ -59,7 +59,7 @@ def _reference(serving: Serving, name: str) -> str:
 
 
 async def _lines(download: Download, context: RequestContext) -> AsyncGenerator[bytes, None]:
-    """Progress a few times a second. The download continues if the client disconnects."""
+    """Yield a progress line up to five times a second; the download continues if the client disconnects."""
     yield _line(status="pulling manifest")
     sent = None
     try:

@@ -1,4 +1,4 @@
-"""The bodies of Ollama's routes."""
+"""Request bodies of Ollama's API."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Whole = Annotated[int, Field(gt=-(2**31), lt=2**31)]
 
 
 class OllamaOptions(Body):
-    """Sampling. What else Ollama knows (`num_ctx`, `num_gpu`, `mirostat`, ...) is ignored."""
+    """Sampling options; Ollama's other options (`num_ctx`, `num_gpu`, `mirostat`, ...) are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    #: Most tokens of the answer; 0 or less means up to the context length.
+    #: Maximum tokens of the answer; 0 or less means up to the context length.
     num_predict: Whole | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_k: Whole | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    #: Negative is random.
+    #: Negative: a random seed.
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | list[str] | None = None
     repeat_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
@@ -37,21 +37,21 @@ class OllamaOptions(Body):
 
 
 class OllamaBody(Body):
-    #: May be omitted where one model fits.
+    #: Required unless only one model fits.
     model: Name | None = None
-    #: How long the model stays resident after this request; 0 unloads it.
+    #: Time for which the model stays loaded after this request; 0 unloads it.
     keep_alive: KeepAlive | None = None
     options: OllamaOptions | None = None
 
 
 class OllamaTextBody(OllamaBody):
-    #: Lines of JSON as they come, by default.
+    #: Stream lines of JSON, which is the default.
     stream: bool | None = None
     format: Literal["", "json"] | JsonSchema | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    #: Accepted without effect: a prompt that is too long is an error.
+    #: Accepted without effect: a prompt longer than the context is an error.
     truncate: bool | None = None
     shift: bool | None = None
 
@@ -75,7 +75,7 @@ class OllamaMessage(Body):
     tool_calls: list[OllamaToolCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
-    #: The models here read text: only an empty list is taken.
+    #: Only an empty list is accepted: models read text only.
     images: list[str] | None = None
 
 
@@ -91,30 +91,30 @@ class OllamaTool(Body):
 
 
 class OllamaChatBody(OllamaTextBody):
-    """Without messages the model is loaded, or unloaded with `keep_alive: 0`."""
+    """A chat. Without messages, the model is loaded, or unloaded with `keep_alive: 0`."""
 
     messages: list[OllamaMessage] | None = None
     tools: list[OllamaTool] | None = None
 
 
 class OllamaGenerateBody(OllamaTextBody):
-    """Without a prompt the model is loaded, or unloaded with `keep_alive: 0`."""
+    """A prompt. Without one, the model is loaded, or unloaded with `keep_alive: 0`."""
 
     prompt: str | None = None
     suffix: str | None = None
     system: str | None = None
-    #: The prompt is given to the model as it is, without its chat template.
+    #: Continue the prompt without the chat template.
     raw: bool | None = None
-    #: Of an earlier answer, which this one continues.
+    #: `context` of the earlier answer that this request continues.
     context: list[TokenId] | None = None
-    #: The model's own is used: only an empty one is taken.
+    #: Only an empty template is accepted: the model's own is used.
     template: str | None = None
     images: list[str] | None = None
 
 
 class OllamaEmbedBody(OllamaBody):
     input: str | list[str] | None = None
-    #: Cut inputs to the model's context, by default; else one that is too long is an error.
+    #: Cut inputs to the model's context (default); if false, a longer input is an error.
     truncate: bool | None = None
     dimensions: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
@@ -124,7 +124,7 @@ class OllamaEmbeddingsBody(OllamaBody):
 
 
 class OllamaShowBody(Body):
-    """`name` is the older form of `model`."""
+    """A model by its name; `name` is the older form of `model`."""
 
     model: Name | None = None
     name: Name | None = None

@@ -1,4 +1,4 @@
-"""Ollama's answers, for the OpenAPI document."""
+"""Response schemas of Ollama's API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
 class OllamaDone(AnswerBody):
-    """Durations are in nanoseconds; an answer that only loads or unloads a model has none."""
+    """Fields of an answer's end. Durations are in nanoseconds, and absent if a model was only loaded or unloaded."""
 
     model: str
     created_at: str

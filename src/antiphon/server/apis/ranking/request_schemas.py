@@ -1,4 +1,4 @@
-"""The bodies of `POST /v1/rerank` and `/v1/score`."""
+"""Request bodies of `POST /v1/rerank` and `/v1/score`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Texts = Text | Annotated[list[Text], Field(min_length=1)]
 
 
 class RankingBody(ModelBody):
-    #: Cut what is longer: a text for an embedding model, a pair for a cross-encoder, where the second text is cut.
-    #: -1 is the model's context. Without it, a text that is too long is an error.
+    #: Maximum tokens of a text (embedding model) or of a pair, whose second text is cut (cross-encoder).
+    #: -1 is the model's context. Without a limit, an input longer than the context is an error.
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
-    #: The same as a `truncate_prompt_tokens` of -1.
+    #: Same as a `truncate_prompt_tokens` of -1.
     truncate: bool | None = None
     priority: Priority | None = None
 
@@ -31,16 +31,16 @@ class DocumentBody(Body):
 class RerankBody(RankingBody):
     query: Text
     documents: Annotated[list[Text | DocumentBody], Field(min_length=1)]
-    #: How many of the best are in the answer; all without it, or if it is 0.
+    #: Maximum number of results, best first; null or 0 returns all.
     top_n: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    #: Whether results have the texts: true by default, except by `/v2/rerank`.
+    #: Include each document's text in its result: true by default, except for `/v2/rerank`.
     return_documents: bool | None = None
-    #: Most tokens of a document; the rest is cut.
+    #: Maximum tokens of a document; the rest is cut.
     max_tokens_per_doc: Annotated[int, Field(ge=1, lt=2**31)] | None = None
 
 
 class ScoreBody(RankingBody):
-    """One text with each of several, or as many with as many."""
+    """Pairs of texts: one `text_1` for all of `text_2`, or one for each."""
 
     text_1: Texts
     text_2: Texts

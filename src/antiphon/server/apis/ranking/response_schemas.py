@@ -1,4 +1,4 @@
-"""The answers about ranking, for the OpenAPI document."""
+"""Response schemas of rerank and score, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RerankResult(AnswerBody):
 
 
 class RerankAnswer(AnswerBody):
-    """The best first."""
+    """Results, best first."""
 
     id: str
     model: str

@@ -1,4 +1,4 @@
-"""`POST /v1/rerank` and `/v1/score`, with the paths that other servers have for them."""
+"""`POST /v1/rerank` and `/v1/score`, and the other paths under which Cohere's clients expect rerank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COHERE = "/v2/rerank"
 @router.post(COHERE, include_in_schema=False)
 @described(body=RerankBody, answer=RerankAnswer)
 async def rerank(request: Request) -> Response:
-    """The documents in the order of their relevance to the query."""
+    """Order documents by their relevance to a query."""
     body = await read_body(request, RerankBody, serving_of(request).config.limits.body_bytes)
     texts = [given if isinstance(given, str) else given.text for given in body.documents]
     pairs = [Pair(body.query, text, "query", f"documents[{index}]") for index, text in enumerate(texts)]
@@ -44,7 +44,7 @@ async def rerank(request: Request) -> Response:
 @router.post("/v1/score")
 @described(body=ScoreBody, answer=ScoreAnswer)
 async def score(request: Request) -> Response:
-    """How well texts fit together, pair by pair."""
+    """Score pairs of texts: the similarity of the two, or the relevance of the second to the first."""
     body = await read_body(request, ScoreBody, serving_of(request).config.limits.body_bytes)
     first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
     second = [body.text_2] if isinstance(body.text_2, str) else body.text_2

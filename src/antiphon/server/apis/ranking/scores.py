@@ -1,4 +1,4 @@
-"""Scores of pairs of texts: the cosine of their embeddings, or what a cross-encoder says of each pair."""
+"""Scores of text pairs: the cosine similarity of their embeddings, or a cross-encoder's output for each pair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from antiphon.server.web.http.errors import invalid
 
 
 class Pair(NamedTuple):
-    """Two texts, and where each stands in the request, for errors."""
+    """Two texts, and the request field of each, for error messages."""
 
     first: str
     second: str
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """A score for each pair, and the tokens of all that was computed."""
+    """A score per pair, and the number of tokens computed for all of them."""
 
     model: ReadyModel
     values: list[float]
@@ -48,7 +48,7 @@ class Scores:
 async def pair_scores(
     request: Request, body: RankingBody, pairs: Sequence[Pair], max_second_tokens: int | None = None
 ) -> Scores:
-    """Score the pairs of a request, and note them in its log line and the metrics."""
+    """Score the pairs of a request; add the model and token counts to its log line and the metrics."""
     serving, context = serving_of(request), context_of(request)
     limit = serving.config.limits.embedding_inputs
     if len(pairs) > limit:
@@ -65,9 +65,10 @@ async def pair_scores(
 
 
 async def _model(serving: Serving, name: str | None) -> ReadyModel:
-    """A cross-encoder or an embedding model. The task of one that was never loaded may not be known before.
+    """Load the requested cross-encoder or embedding model.
 
-    Without a name, the cross-encoder if one is configured, else the embedding model.
+    Without a name: the configured cross-encoder, or the embedding model if there is no cross-encoder. The task of a
+    model may be unknown until it is loaded.
     """
     if name is None:
         tasks = {task_of(model) for model in serving.models if model.is_configured}
@@ -84,7 +85,7 @@ async def _by_embeddings(
     shorter = limit if max_second is None else min(max_second, limit or max_second)
 
     def tokens() -> tuple[list[list[int]], list[tuple[int, int]]]:
-        """Each text once, and the indices of the two texts of every pair. Blocking."""
+        """Tokenize each distinct text once; return all token ids, and the two text indices of each pair. Blocks."""
         indices: dict[tuple[str, int | None], int] = {}
         inputs: list[list[int]] = []
 
@@ -114,8 +115,8 @@ async def _by_cross_encoder(
     limit = _limit(model, body)
 
     def tokens() -> tuple[list[list[int]], list[int]]:
-        """Both texts of every pair end to end, and where the second begins. Blocking."""
-        names = {pair.first: pair.first_name for pair in reversed(pairs)}  # each text once
+        """Return each pair's token ids, and the offset of each second text in them. Blocks."""
+        names = {pair.first: pair.first_name for pair in reversed(pairs)}  # tokenize each text once
         firsts = {text: encoded_input(model, text, name, limit is not None) for text, name in names.items()}
         inputs = [_pair_ids(model, firsts[pair.first], pair, limit, max_second) for pair in pairs]
         return inputs, [len(firsts[pair.first]) for pair in pairs]
@@ -126,7 +127,7 @@ async def _by_cross_encoder(
 
 
 def _limit(model: ReadyModel, body: RankingBody) -> int | None:
-    """Tokens that a text is cut to, if it is cut."""
+    """Return the maximum tokens of an input, or None if inputs are not cut."""
     asked = body.truncate_prompt_tokens
     if asked == 0:
         raise invalid("truncate_prompt_tokens is 0; it must be 1 or more, or -1", "truncate_prompt_tokens")
@@ -143,7 +144,7 @@ def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int
 
 
 def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None, max_second: int | None) -> list[int]:
-    """`[CLS] first [SEP] second [SEP]`, where the tokenizer has these tokens. The second text is cut, not the first."""
+    """Return `[CLS] first [SEP] second [SEP]`, for tokenizers with these tokens; only the second text is ever cut."""
     end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []
     most = model.max_tokens if limit is None and max_second is None else TOKENIZED_TOKENS
     try:
@@ -172,5 +173,5 @@ def _checked(model: ReadyModel, ids: list[int], name: str) -> list[int]:
 
 
 def _field(name: str) -> str:
-    """The field of the request that a name such as `documents[3]` is in."""
+    """Return the request field of a name: `documents` for `documents[3]`."""
     return name.partition("[")[0]

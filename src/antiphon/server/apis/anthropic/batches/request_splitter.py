@@ -1,4 +1,4 @@
-"""`RequestSplitter`: the requests of a large JSON body, one at a time as its bytes arrive."""
+"""`RequestSplitter`: splits a large JSON body into its requests as the bytes arrive."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from antiphon.server.web.http.errors import ApiError, invalid
 
 MARK = re.compile(rb'["{}\[\]]')
 STRING_MARK = re.compile(rb'["\\]')
-#: Levels of the body's object and of its list: what opens above them is a request.
+#: Nesting depth of the list of requests: a bracket that opens at this depth starts a request.
 OUTER_LEVELS = 2
-#: Bytes of the body outside of its requests: a fixed share, and for each request.
+#: Maximum bytes of the body outside its requests: fixed, plus a share per request.
 OUTER_BYTES, OUTER_BYTES_EACH = 1 << 16, 64
 
 
 class RequestSplitter:
-    """For `{"requests": [...]}`. No more than one request is held, and what is parsed at a time is one request.
+    """Splitter of a body `{"requests": [...]}` that buffers and parses one request at a time.
 
-    Requests are kept as they are written. In the text around them each becomes a 0, so that parsing that text checks
-    the form of the whole body.
+    Requests are yielded as their bytes in the body. Each becomes a 0 in the text around them, so that parsing this text
+    checks the syntax of the whole body.
     """
 
     def __init__(self, max_requests: int, max_request_bytes: int) -> None:
@@ -36,7 +36,7 @@ class RequestSplitter:
         self.num_requests = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The requests that end in this part of the body. Raises `ApiError` beyond a limit."""
+        """Yield the requests that end in this chunk of the body. Raises `ApiError` beyond a limit."""
         position = kept = 0
         while position < len(data):
             if self._is_escaped:
@@ -69,7 +69,7 @@ class RequestSplitter:
         self._keep(data[kept:])
 
     def finish(self) -> dict[str, Any]:
-        """The body's other fields. Raises `ApiError` unless the body is an object with a list of requests."""
+        """Return the body's other fields. Raises `ApiError` unless the body is an object with a list of requests."""
         if self._depth or self._is_in_string:
             raise _not_json("it ends in the middle")
         try:

@@ -1,4 +1,4 @@
-"""The results of a message batch that has ended, as lines of JSON."""
+"""Results of a message batch that has ended, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from antiphon.server.stored.batches.journal import EXPIRED
 from antiphon.server.stored.batches.record import MESSAGES, BatchRecord
 from antiphon.server.stored.files.store import FileStore
 
-#: Lines are sent together up to this size.
+#: Minimum bytes of a chunk of lines, except the last.
 CHUNK_BYTES = 1 << 16
 
 
 def results(record: BatchRecord, files: FileStore, max_line: int) -> Iterator[bytes]:
-    """Chunks of lines: a result for each request of the batch. Blocks."""
+    """Yield chunks of lines, with one result for each request of the batch. Blocks."""
     chunk = bytearray()
     for custom_id, result in _results(record, files, max_line):
         chunk += orjson.dumps({"custom_id": custom_id, "result": result}) + b"\n"

@@ -56,7 +56,7 @@ async def list_message_batches(
     after_id: Id = None,
     before_id: Id = None,
 ) -> Response:
-    """Newest first."""
+    """List the message batches of the caller's key, newest first."""
     queue = queue_of(request)
     records = queue.store.of_owner(owner_of(request), MESSAGES)[::-1]
     shown = [_shown(request, queue.shown(record)) for record in records]
@@ -73,7 +73,7 @@ async def get_message_batch(request: Request, message_batch_id: str) -> Response
 @router.post(BATCH + "/cancel")
 @described(answer=MessageBatchAnswer)
 async def cancel_message_batch(request: Request, message_batch_id: str) -> Response:
-    """Requests that have not ended are canceled; results so far are kept."""
+    """Cancel the requests that have not ended; results so far are kept."""
     queue = queue_of(request)
     record = _find(request, queue, message_batch_id)
     if record.has_ended:
@@ -84,7 +84,7 @@ async def cancel_message_batch(request: Request, message_batch_id: str) -> Respo
 @router.delete(BATCH)
 @described(answer=DeletedMessageBatchAnswer)
 async def delete_message_batch(request: Request, message_batch_id: str) -> Response:
-    """Its requests and results are deleted with it."""
+    """Delete a message batch that has ended, with its requests and results."""
     queue, files = queue_of(request), files_of(request)
     record = _find(request, queue, message_batch_id)
     if not record.has_ended:
@@ -100,7 +100,7 @@ async def delete_message_batch(request: Request, message_batch_id: str) -> Respo
 @router.get(BATCH + "/results")
 @described(other_types=("application/x-jsonl",))
 async def message_batch_results(request: Request, message_batch_id: str) -> Response:
-    """A line of JSON for each request, in no order."""
+    """Return a line of JSON for each request, in any order."""
     queue, files = queue_of(request), files_of(request)
     record = _find(request, queue, message_batch_id)
     if not record.has_ended:

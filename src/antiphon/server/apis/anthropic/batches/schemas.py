@@ -1,4 +1,4 @@
-"""Message batches as Anthropic's API writes them."""
+"""Schemas of message batches, and their conversion from stored batches."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from antiphon.server.serving.model_card import rfc3339
 from antiphon.server.stored.batches.record import BatchRecord
 from antiphon.server.web.http.schemas import AnswerBody, Body, Count
 
-#: Before the id of the batch that runs the requests.
+#: Prefix that makes the id of a message batch from that of the batch that runs its requests.
 PREFIX = "msg"
 
 
 class BatchedMessage(Body):
     custom_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-    #: The body of a message, checked when it is run.
+    #: Body of `/v1/messages`, validated when the request runs.
     params: dict[str, Any]
 
 
 class MessageBatchBody(Body):
-    """For the OpenAPI document: the body is read a request at a time."""
+    """A message batch. The server reads the body one request at a time; this schema documents it."""
 
     requests: Annotated[list[BatchedMessage], Field(min_length=1)]
 
 
 class MessageCounts(AnswerBody):
-    """Until the batch has ended, all requests are processing."""
+    """Number of requests by state; all are processing until the batch has ended."""
 
     processing: Count
     succeeded: Count
@@ -62,7 +62,7 @@ class DeletedMessageBatchAnswer(AnswerBody):
 
 
 def message_batch(record: BatchRecord, results_url: str | None) -> dict[str, Any]:
-    """A batch with the address of its results, which is shown once it has ended."""
+    """Return the answer for a batch; `results_url` is included once the batch has ended."""
     ended = record.completed_at or record.failed_at or record.expired_at or record.cancelled_at
     is_canceling = record.status == "cancelling" or record.ending == "cancelled"
     status = "ended" if record.has_ended else "canceling" if is_canceling else "in_progress"

@@ -1,4 +1,4 @@
-"""Reading the body of a new message batch: its requests as the input file of a batch, never whole in memory."""
+"""Reading the body of a new message batch into the input file of a batch, without holding it whole in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILENAME = "message_batch.jsonl"
 
 
 async def store_requests(request: Request, files: FileStore, owner: str, limits: Limits) -> tuple[FileRecord, int]:
-    """Store the requests of the body, and return their file and their number. Raises `ApiError`."""
+    """Store the requests of the body; return their file and their number. Raises `ApiError`."""
     check_json_type(request)
     declared = request.headers.get("content-length", "")
     size = int(declared) if declared.isdecimal() and len(declared) < 20 else None
@@ -61,7 +61,7 @@ async def _read(request: Request, upload: _Upload, most: int) -> None:
 
 
 class _Upload:
-    """Writes lines as `batches.input_lines` reads them. Its methods block."""
+    """Writer of the batch's input file, in the format that `batches.input_lines` reads. Its methods block."""
 
     def __init__(self, target: IO[bytes], context: RequestContext, limits: Limits) -> None:
         self._target = target
@@ -74,7 +74,7 @@ class _Upload:
             self._target.write(self._line(request, self._splitter.num_requests - 1) + b"\n")
 
     def finish(self) -> int:
-        """Check the end of the body, go back to the first line, and return the number of lines."""
+        """Check the end of the body, rewind the file, and return the number of requests."""
         for name in self._splitter.finish():
             self._note_unknown(name, name)
         self._target.seek(0)
