@@ -1,7 +1,8 @@
-"""The operations everything runs on. One signature each; backends never differ in meaning.
+"""Operations that all computation runs on. Each has one signature and one meaning on every backend.
 
 Each line below declares an operation by its reference implementation, which has its signature and docstring. A backend
-implements it with a function of the same name; where it has none, the reference computes. `program` records calls.
+implements it with a function of the same name; operations that a backend lacks run on the reference. `program` records
+calls.
 Letters in shapes: T tokens of all requests end to end, R requests, H hidden size, D head size, V vocabulary.
 """
 
@@ -36,7 +37,7 @@ from antiphon.ops.types import (
     rounds_inputs,
 )
 
-#: What is imported from here beside the operations.
+#: Public names beside the operations.
 __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
     "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "LogitEditRows",
@@ -90,5 +91,5 @@ inverse_spectrum = operation(spectrum.inverse_spectrum)
 log_pitch = operation(spectrum.log_pitch)
 pulse_noise_vocoder = operation(vocoder.pulse_noise_vocoder)
 
-#: All of them by name.
+#: All operations by name.
 OPERATIONS = declared_in(globals())

@@ -12,9 +12,9 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True)
 class AdapterUp:
-    """What an adapter adds to rows `first` to `first` + width of a layer's product: (down · x)[offset:][:rank] · rows.
+    """Up matrix of an adapter. Adds (down · x)[offset:][:rank] · rows to rows `first` to `first` + width of a product.
 
-    `rows` is the transposed up matrix with the adapter's scale in it: one token needs it as sums of whole rows.
+    `rows` is transposed and includes the adapter's scale: the product of a single token then sums whole rows.
     """
 
     rows: Tensor  # fp32 [rank, width], contiguous
@@ -24,9 +24,9 @@ class AdapterUp:
 
 @dataclass(frozen=True)
 class LayerAdapter:
-    """One adapter's part in one layer. `down` has the rows of every `up`'s rank, end to end.
+    """Low-rank matrices of one adapter for one layer. `down` holds the down matrices of all `ups`, end to end.
 
-    A layer that fuses several (queries, keys and values) has an `up` for each of them that the adapter changes.
+    A fused layer (queries, keys and values) has an `up` for each part that the adapter changes.
     """
 
     down: Weight  # [sum of ranks, columns]
@@ -38,20 +38,20 @@ class LayerAdapter:
 
 
 class AdapterView(Protocol):
-    """What a backend made of a table. `change` is called for every change of the table."""
+    """Backend's form of an adapter table. `change` is called before every change of the table."""
 
     def change(self, slot: int, layer: LayerAdapter | None) -> None: ...
 
 
 class AdapterTable:
-    """Adapters by slot; a slot that is missing leaves the layer as it is. Changed only between steps.
+    """Adapters of one layer by slot; an empty slot leaves the layer's result unchanged. Changed only between steps.
 
-    `views` holds what backends made of the table, by backend name: recorded programs read them, so an adapter can be
-    added or removed without recording a program again.
+    `views` holds the forms of the table by backend name: recorded programs read these, so an adapter can be added or
+    removed without recording a program again.
     """
 
     def __init__(self, rows: int) -> None:
-        self.rows = rows  # of the layer's product
+        self.rows = rows  # rows of the layer's weight: its output size
         self.layers: dict[int, LayerAdapter] = {}
         self.views: dict[str, AdapterView] = {}
 

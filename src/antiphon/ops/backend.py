@@ -1,4 +1,4 @@
-"""`Operation`, as it is declared, and `Backend`, which implements operations. Neither knows a device."""
+"""`Operation`, the declaration of an operation, and `Backend`, which implements operations. Neither knows a device."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _use_reference(operation: Operation) -> Implementation:
 
 
 class Backend:
-    """Implementations of operations, found by their names in `modules` when they are first called.
+    """Implementations of operations, found by name in `modules` on the first call.
 
-    `otherwise` gives the implementation of an operation that no module has: the reference, unless another is given.
+    `otherwise` returns the implementation of an operation that no module has; by default the reference.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class Backend:
         self.name = name
         self._modules = tuple(modules)
         self._otherwise = otherwise
-        self.operations: dict[str, Implementation] = {}  # those called so far
+        self.operations: dict[str, Implementation] = {}  # implementations of operations called so far
         self.prepare_weights: Callable[..., list[WeightForm]] = self._function("prepare_weights")
         self.half_type: Callable[[], torch.dtype | None] = self._function("half_type")
 
     def implementation(self, name: str) -> Implementation | None:
-        """The function of that name in this backend's own modules."""
+        """Return the function `name` of this backend's own modules, or None if no module has it."""
         found = (getattr(module, name, None) for module in self._modules)
         return next((function for function in found if callable(function)), None)
 
     def find(self, operation: Operation) -> Implementation:
-        """What a call of the operation runs; kept in `operations`."""
+        """Return the implementation that calls of the operation run, and store it in `operations`."""
         found = self.operations.get(operation.name)
         if found is None:
             found = self.implementation(operation.name) or self._otherwise(operation)
@@ -72,13 +72,13 @@ class Backend:
         return self.implementation(name) or missing
 
 
-#: The backend of a `use_operations` block, for the thread or task that is in one.
+#: Backend of the `use_operations` block that the current thread or task is in; None outside such blocks.
 forced: ContextVar[Backend | None] = ContextVar("antiphon_backend", default=None)
 
 
 @contextmanager
 def use_operations(backend: Backend) -> Iterator[Backend]:
-    """Run the operations of this block (and of this thread or task only) on this backend."""
+    """Run the operations of a `with` block on a backend, in the current thread or task only."""
     token = forced.set(backend)
     try:
         yield backend

@@ -1,4 +1,4 @@
-"""The paged key/value cache as operations see it: groups of layers, the layout of a block, one layer's pages."""
+"""Paged key/value cache as operations see it: groups of layers, the layout of a block, one layer's pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Block table entries count these bytes from the arena's base, so models of different shapes share one arena.
+#: Bytes in the unit of block table entries, offsets from the arena's base; models of different shapes share one arena.
 OFFSET_UNIT = 256
-#: Every region inside a block starts at a multiple of this many bytes.
+#: Alignment in bytes of every region inside a block.
 REGION_ALIGNMENT = 64
-#: int8 pages carry one fp16 scale per token, head and this many channels.
+#: Number of channels that share one fp16 scale in int8 pages, for each token and head.
 SCALE_CHANNELS = 32
 
 
@@ -28,7 +28,7 @@ class CacheKind(StrEnum):
 
 @dataclass(frozen=True)
 class CacheGroup:
-    """Layers of a model whose keys and values are allocated and freed together. Declared by the model."""
+    """Layers of a model whose keys and values are allocated and freed together, as the model declares them."""
 
     name: str
     kind: CacheKind
@@ -44,7 +44,7 @@ def _align(value: int, alignment: int) -> int:
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """How a group's blocks lie in memory.
+    """Memory layout of a group's blocks.
 
     A block is one contiguous span that holds, for every layer of the group, K then V as
     [num_kv_heads, block_tokens, head_dim] and then, for int8, the scales of K and of V as
@@ -55,7 +55,7 @@ class CacheLayout:
     block_tokens: int = 16
     key_dtype: torch.dtype = torch.float32
     value_dtype: torch.dtype = torch.float32
-    #: Compression of a group that sees everything: only the first `sink_tokens` and the last `recent_tokens` are kept.
+    #: Compression of a group of kind FULL: only the first `sink_tokens` and the last `recent_tokens` are kept.
     recent_tokens: int | None = None
     sink_tokens: int = 0
 
@@ -77,7 +77,7 @@ class CacheLayout:
 
     @property
     def window(self) -> int | None:
-        """Tokens that a query sees, itself included, beside the sinks; None for all."""
+        """Number of tokens that a query sees, itself included, beside the sinks; None if it sees all."""
         return self.group.window if self.recent_tokens is None else self.recent_tokens
 
     @cached_property
@@ -107,15 +107,15 @@ class CacheLayout:
 
 @dataclass(frozen=True)
 class LayerCache:
-    """One layer's pages: the arena, and where in each block of the group this layer's regions begin.
+    """Pages of one layer: the arena, and the offsets of the layer's regions in each block of the group.
 
-    `packed` holds what backends derived from these, keyed by backend name.
+    `packed` holds forms that backends derived from the fields, by backend name.
     """
 
     arena: Tensor  # uint8 [bytes], base aligned to OFFSET_UNIT
     layout: CacheLayout
     layer: int  # index within the group
-    #: fp32 [kv_heads, head_dim], powers of two: int8 keys are stored divided by it, and queries multiplied.
+    #: fp32 [kv_heads, head_dim], powers of two: int8 keys are stored divided by these factors, queries multiplied.
     key_balance: Tensor | None = None
     packed: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
@@ -133,7 +133,7 @@ class LayerCache:
 
     @cached_property
     def key_offset(self) -> int:
-        """Bytes from a block's start to this layer's keys."""
+        """Offset in bytes of this layer's keys from a block's start."""
         return self.layer * self.layout.layer_bytes
 
     @cached_property
@@ -142,7 +142,7 @@ class LayerCache:
 
 
 class KVCache:
-    """The layer caches of one model over one arena."""
+    """Layer caches of one model over one arena."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class KVCache:
         layouts: list[CacheLayout],
         key_balance: Callable[[str, int], Tensor | None] | None = None,
     ) -> None:
-        """`key_balance` returns what a layer of a group divides its keys by; it is called only where keys are int8."""
+        """Make the caches of all layers; `key_balance(group, layer)` returns the divisors of a layer's int8 keys."""
         self.arena = arena
         self.layouts = {layout.group.name: layout for layout in layouts}
         self._layers: dict[str, list[LayerCache]] = {}
@@ -166,9 +166,9 @@ class KVCache:
 
 
 def allocate_arena(num_bytes: int, device: torch.device | str = "cpu") -> Tensor:
-    """A zeroed arena of `num_bytes`, rounded down to whole units, whose base is aligned to OFFSET_UNIT."""
+    """Allocate a zeroed arena of `num_bytes`, rounded down to a multiple of OFFSET_UNIT, to which it is aligned."""
     if torch.device(device).type == "cpu":
-        raw = torch.from_numpy(np.zeros(num_bytes + OFFSET_UNIT, dtype=np.uint8))  # committed as it is touched
+        raw = torch.from_numpy(np.zeros(num_bytes + OFFSET_UNIT, dtype=np.uint8))  # pages are committed on first use
     else:
         raw = torch.zeros(num_bytes + OFFSET_UNIT, dtype=torch.uint8, device=device)
     start = -raw.data_ptr() % OFFSET_UNIT

@@ -1,4 +1,4 @@
-"""Forms of weights that kernels read, made once."""
+"""Cache of values derived from tensors, such as packed forms of weights that kernels read."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Made = TypeVar("Made")
 
 
 class Derived(Generic[Made]):
-    """Values derived from tensors, cached as long as the tensor lives and derived again when it has changed.
+    """Values derived from tensors, cached as long as the tensor lives and derived again after it changes.
 
-    Threads may share it: the value that one of them makes is the others' too. A kernel that is given a value's address
-    needs a reference to the value: a new version of the tensor drops the cache's own.
+    Safe to share between threads, which share its values. A caller that passes a value's address to a kernel must hold
+    a reference to the value: a new version of the tensor drops the cache's own.
     """
 
     def __init__(self) -> None:
         self._making = threading.Lock()
-        self._kept: Any = WeakTensorKeyDictionary()  # tensor → (what the value depends on, the value)
+        self._kept: Any = WeakTensorKeyDictionary()  # tensor → ((version, *besides), value)
 
     def get(self, tensor: Tensor, make: Callable[[], Made], *besides: object) -> Made:
-        """The result of `make` for the tensor in its present version and with equal `besides`."""
-        version = 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
+        """Return the result of `make` for the tensor's current version and `besides`, cached if neither changed."""
+        version = 0 if tensor.is_inference() else tensor._version  # inference tensors have no version
         depends = (version, *besides)
         found = self._found(tensor, depends)
         if found is None:

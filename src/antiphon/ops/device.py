@@ -1,4 +1,4 @@
-"""`Device`: where a model computes, and with what."""
+"""`Device`: the device that a model computes on, its backend and its compute type."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from antiphon.ops import triton
 from antiphon.ops.backend import Backend
 from antiphon.ops.registry import active_backend, default_backend
 
-#: The oldest NVIDIA cards that the kernels run on: Ampere.
+#: Lowest CUDA compute capability that the kernels run on: Ampere.
 MIN_CAPABILITY = (8, 0)
-#: What activations may be computed in; the residual stream and logits are in 32 bits on every device.
+#: Types of activations by name; the residual stream and logits have 32 bits on every device.
 COMPUTE_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-#: Words of errors after which a CUDA device has too little memory, and of others, after which its context is lost.
+#: Texts of CUDA errors that mean too little memory.
 FULL = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "Triton Error [CUDA]: out of memory")
+#: Texts of CUDA errors after which the context is lost, unless FULL has a text of the error too.
 LOST = ("CUDA error", "Triton Error [CUDA]")
 
 
 @dataclass(frozen=True)
 class DeviceLimits:
-    """What the hardware has. `capability` is that of CUDA."""
+    """Name, memory and, for CUDA, compute capability of the hardware."""
 
     hardware: str
     total_bytes: int
@@ -39,9 +40,9 @@ class DeviceLimits:
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A device that is open. A model slot owns one; every tensor of its model is on `torch`.
+    """Open device of a model slot. Every tensor of the slot's model is on `torch`.
 
-    Activations between the residual stream's sums have `compute_type`; a model may prefer another than a default.
+    Activations, except the residual stream, have `compute_type`; a model may prefer a type other than the default.
     """
 
     torch: TorchDevice
@@ -52,10 +53,10 @@ class Device:
 
     @classmethod
     def parse(cls, name: str = AUTO, compute_type: str | None = None) -> Device:
-        """Open a device by name. `auto` is the first GPU that kernels of ours run on, else the CPU.
+        """Open a device by name. `auto` is the first GPU if our kernels run on it, else the CPU.
 
-        `compute_type` is one of `COMPUTE_TYPES`; the default is fp32 on the CPU and bf16 elsewhere. A device that
-        cannot be used is an `UnsupportedError` that says why.
+        `compute_type` is one of `COMPUTE_TYPES`; the default is fp32 on the CPU and bf16 elsewhere. Raise
+        `UnsupportedError` with the reason if the device cannot be used.
         """
         kind, _, number = check_device_name(name).partition(":")
         if kind == AUTO:
@@ -64,7 +65,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """`cpu`, or `cuda:0` and so on."""
+        """Name of the device: `cpu`, `cuda:0` and so on."""
         return str(self.torch)
 
     @property
@@ -73,21 +74,21 @@ class Device:
 
     @property
     def stream(self) -> Stream | None:
-        """The stream that all steps of the device run on, whatever the model; None on the CPU."""
+        """CUDA stream that all steps on the device run on, shared by all models; None on the CPU."""
         return _stream(self.torch) if self.torch.type == "cuda" else None
 
     def preferring(self, dtype: DataType | None) -> Device:
-        """The same device, computing in the type that a model prefers, if any, where no type was asked for."""
+        """Return the device with the type that a model prefers, or unchanged if `dtype` is None or the user chose one."""
         return self if dtype is None or not self.has_default_type else replace(self, compute_type=dtype)
 
     def free_bytes(self) -> int:
-        """Memory that is free now, of all processes; on the CPU all that the machine has."""
+        """Return the bytes that are free on the device now; on the CPU, all bytes of the machine's memory."""
         return torch.cuda.mem_get_info(self.torch)[0] if self.torch.type == "cuda" else self.limits.total_bytes
 
     def translate(self, error: Exception) -> Exception:
-        """The error of ours that an error of PyTorch on this device means, or the error itself.
+        """Translate an error of PyTorch on this device into an AntiphonError; return other errors unchanged.
 
-        After a `DeviceError` nothing can be computed on the device in this process: CUDA's context is lost.
+        After a `DeviceError` this process can compute nothing on the device: CUDA's context is lost.
         """
         is_cuda, text = self.torch.type == "cuda", str(error)
         is_full = is_cuda and any(words in text for words in FULL) and isinstance(error, RuntimeError)
@@ -106,7 +107,7 @@ def _stream(device: TorchDevice) -> Stream:
 
 
 def cuda_obstacle(index: int) -> str | None:
-    """Why a CUDA device cannot be used, and what to do; None if it can."""
+    """Return why a CUDA device cannot be used, and what to do; None if it can be used."""
     if torch.version.cuda is None:
         build = f"PyTorch {torch.__version__} was built without CUDA"
         return f"{build}: install a CUDA build of PyTorch, or use the device cpu"
@@ -145,12 +146,12 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
         from antiphon.ops.triton.kernel_cache import use_kernel_cache
 
         use_kernel_cache()
-    torch.backends.cudnn.allow_tf32 = False  # a model that computes in fp32 asks for no less
+    torch.backends.cudnn.allow_tf32 = False  # TF32 has 10 bits of mantissa: a model that computes in fp32 needs all 23
     found = torch.cuda.get_device_properties(index)
     limits = DeviceLimits(found.name, found.total_memory, (found.major, found.minor))
     device, dtype = torch.device("cuda", index), compute_type or torch.bfloat16
     return Device(device, active_backend("cuda"), dtype, limits, has_default_type=compute_type is None)
 
 
-#: How a device of each kind is opened: by its number and compute type. A new kind is one line here.
+#: Functions that open a device by its index and compute type, by kind of device. A new kind is one line here.
 OPENERS: dict[str, Callable[[int, torch.dtype | None], Device]] = {CPU: _open_cpu, "cuda": _open_cuda}

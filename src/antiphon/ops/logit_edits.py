@@ -1,4 +1,4 @@
-"""What `edit_logits` and `count_tokens` take: the edits of all rows of a step, as tensors."""
+"""Arguments of `edit_logits` and `count_tokens`: the edits of all rows of a step, as tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TokenLists:
-    """A list of distinct tokens for each row: those of row r are ids[row_start[r] : row_start[r + 1]]."""
+    """Lists of distinct tokens by row: row r has ids[row_start[r] : row_start[r + 1]]."""
 
     row_start: Tensor  # int32 [R + 1]
     ids: Tensor  # int32 [N]
@@ -18,17 +18,17 @@ class TokenLists:
 
 @dataclass(frozen=True)
 class TokenMasks:
-    """Packed masks of allowed tokens: the lowest bit of the first byte is token 0's."""
+    """Packed masks of allowed tokens; token t is bit t % 8, from the lowest, of byte t // 8."""
 
     bits: Tensor  # uint8 [M, bytes for V bits]
-    index: Tensor  # int32 [R], the mask of each row; -1 for none
+    index: Tensor  # int32 [R], index of each row's mask; -1 for rows without a mask
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """The distinct tokens of sequences and how often each was drawn, by slot. The tensors are changed in place.
+    """Distinct tokens of sequences and how often each was sampled, by slot. The tensors are changed in place.
 
-    A token of a prompt that was never drawn has a count of 0. What lies beyond `num_ids` of a slot may be anything.
+    Prompt tokens that were never sampled have a count of 0. Values beyond `num_ids` of a slot are arbitrary.
     """
 
     ids: Tensor  # int32 [slots, capacity]
@@ -38,26 +38,26 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Penalties:
-    """A row's logits of the tokens in its slot are penalised: repetition first, then presence and frequency."""
+    """Penalties for the tokens in each row's slot of `counts`: repetition first, then presence and frequency."""
 
     values: Tensor  # float32 [R, 3]: repetition (divides, 1 is off), presence, frequency (both subtracted)
-    slots: Tensor  # int32 [R]; -1 for none
+    slots: Tensor  # int32 [R]; -1 for rows without penalties
     counts: TokenCounts
 
 
 @dataclass(frozen=True)
 class LogitEditRows:
-    """The edits of R rows of logits, in the order in which they apply. None where no row has an edit of that kind.
+    """Edits of R rows of logits, in the order in which they apply. A field is None if no row has that edit.
 
-    `spans` int32 [R, 5] are (keep_from, keep_until, gap_from, gap_until, timestamps): only tokens of the first range
-    that are not in the second are kept. If `timestamps` is not negative, then wherever the tokens from there on are
-    together likelier than the likeliest token before them, those before are removed as well.
-    `typical` float32 [R, 2] is (typical_p, temperature): the tokens whose surprise is nearest to the entropy are kept,
-    up to this total probability. A row with either typical_p 1 or temperature 0 keeps all.
+    `spans` int32 [R, 5] are (keep_from, keep_until, gap_from, gap_until, timestamps): a row keeps the tokens from
+    keep_from to keep_until except those from gap_from to gap_until. If `timestamps` is not negative, it is the first
+    timestamp token: where all timestamps together are likelier than the likeliest text token, text is removed as well.
+    `typical` float32 [R, 2] is (typical_p, temperature): a row keeps the tokens whose surprise is nearest to the
+    entropy, up to the total probability typical_p. With typical_p 1 or temperature 0 it keeps all tokens.
     """
 
     masks: TokenMasks | None = None
-    allowed: TokenLists | None = None  # a row without any allows all
+    allowed: TokenLists | None = None  # a row with an empty list allows all tokens
     banned: TokenLists | None = None
     spans: Tensor | None = None
     bias: TokenLists | None = None  # added; minus infinity bans

@@ -1,4 +1,4 @@
-"""`operation`: declares an operation by its reference implementation, and gives the function that callers use."""
+"""`operation` declares an operation by its reference implementation and returns the function that callers use."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def {name}({parameters}):
 
 
 def _find(declared: Operation, tensor: Tensor) -> Implementation:
-    """What the first call of an operation on a backend runs."""
+    """Find the implementation for the first call of an operation on a backend."""
     return (forced.get() or default_backend(tensor.device.type)).find(declared)
 
 
 def operation(reference: Callable[P, R], tensor: str | None = None) -> Callable[P, R]:
-    """A function with the signature and docstring of `reference` that calls the active backend's implementation.
+    """Return a function with the signature and docstring of `reference` that calls the active backend's implementation.
 
-    `tensor` is an expression of the parameters: the tensor whose device selects the backend. It is the first parameter
-    unless given.
+    `tensor` is an expression of the parameters: the tensor whose device selects the backend; by default the first
+    parameter.
     """
     declared = Operation(reference.__name__, reference)
     if any(parameter.kind is not Parameter.POSITIONAL_OR_KEYWORD for parameter in declared.parameters):
         raise TypeError(f"the parameters of {declared.name} must all be positional or keyword parameters")
     names = [parameter.name for parameter in declared.parameters]
-    # The call is compiled with its own parameters, as a dataclass's methods are: `*args` would cost 0.3 µs a call.
+    # Compiled with the operation's own parameters, as a dataclass's methods are: `*args` would cost 0.3 µs a call.
     source = _CALL.format(name=declared.name, parameters=", ".join(names), tensor=tensor or names[0])
     namespace: dict[str, Any] = {"_forced": forced.get, "_defaults": defaults, "_find": _find, "_declared": declared}
     exec(source, namespace)
@@ -51,6 +51,6 @@ def operation(reference: Callable[P, R], tensor: str | None = None) -> Callable[
 
 
 def declared_in(namespace: Mapping[str, Any]) -> dict[str, Operation]:
-    """The operations among a namespace's values, by name, in the order of their declaration."""
+    """Return the operations among a namespace's values by name, in the order of their declaration."""
     found = (getattr(value, "declaration", None) for value in namespace.values())
     return {declared.name: declared for declared in found if isinstance(declared, Operation)}

@@ -1,4 +1,4 @@
-"""The backends: which there are, which this machine can run, and which one computes on a device."""
+"""Registry of backends: all backends, those that this machine can run, and the active backend of a device."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True)
 class BackendEntry:
-    """Where a backend's operations are, the devices that it is the default for, and whether it can run here.
+    """Registration of a backend: its operations, the devices it is the default for, and whether it can run here.
 
-    In batch-invariant mode those of `invariant` come before the others; None: it has no such mode.
+    In batch-invariant mode the modules of `invariant` precede `modules`; None if the backend has no such mode.
     """
 
     name: str
     modules: tuple[object, ...]
     devices: tuple[str, ...] = ()
     available: Callable[[], bool] = lambda: True
-    obstacle: str = ""  # why it is not available, where it is not
+    obstacle: str = ""  # reason to report if the backend is not available
     invariant: tuple[object, ...] | None = None
 
 
-#: One line for each backend. The reference computes wherever no other backend is the default.
+#: All backends, one line each. The reference computes on devices that no other available backend is the default for.
 BACKENDS = (
     BackendEntry("reference", (reference.weights, reference.convolution)),
     BackendEntry(
@@ -52,7 +52,7 @@ def available_backends() -> list[str]:
 
 
 def make_backend(name: str) -> Backend:
-    """A backend of its own that has computed nothing yet; errors are those of `get_backend`."""
+    """Make a new backend, not shared with other callers. Raise `UnsupportedError` if this machine cannot run it."""
     entry = next((entry for entry in BACKENDS if entry.name == name), None)
     if entry is None:
         raise UnsupportedError(f"unknown backend {name!r}; there are: {', '.join(available_backends())}")
@@ -63,25 +63,25 @@ def make_backend(name: str) -> Backend:
 
 @cache
 def get_backend(name: str) -> Backend:
-    """A backend by name. Asking for one that this machine cannot run is an error that says why."""
+    """Return the shared backend `name`. Raise `UnsupportedError` with the reason if this machine cannot run it."""
     return make_backend(name)
 
 
 @cache
 def invariant_backend(name: str) -> Backend:
-    """The backend of that name in batch-invariant mode: a row's result depends on that row alone, in every bit."""
+    """Return a backend in batch-invariant mode: a row's result depends on that row alone, in every bit."""
     entry = next((entry for entry in BACKENDS if entry.name == name), None)
     if entry is None or entry.invariant is None:
         raise UnsupportedError(f"the backend {name} has no batch-invariant mode")
     return Backend(name, (*entry.invariant, *entry.modules))
 
 
-#: The default of each kind of device that operations have met.
+#: Default backend by device type, for the types used so far.
 defaults: dict[str, Backend] = {}
 
 
 def default_backend(device_type: str) -> Backend:
-    """The backend for this kind of device where no other is asked for; kept in `defaults`."""
+    """Return the default backend of a device type, and store it in `defaults`."""
     found = defaults.get(device_type)
     if found is None:
         suited = (entry.name for entry in BACKENDS if device_type in entry.devices and entry.available())
@@ -90,17 +90,17 @@ def default_backend(device_type: str) -> Backend:
 
 
 def active_backend(device_type: str = "cpu") -> Backend:
-    """The backend that operations on this kind of device go to now."""
+    """Return the backend that operations on a device type run on now, in the current thread or task."""
     return forced.get() or default_backend(device_type)
 
 
 def use_backend(name: str) -> AbstractContextManager[Backend]:
-    """Run the operations of this block (and of this thread or task only) on the named backend."""
+    """Run the operations of a `with` block on the named backend, in the current thread or task only."""
     return use_operations(get_backend(name))
 
 
 def stores_pages(dtype: torch.dtype, device_type: str = "cpu") -> bool:
-    """Whether the active backend of such a device has pages of this type. The reference has all."""
+    """Return whether the active backend of a device type has pages of a type. The reference has all types."""
     answer = active_backend(device_type).implementation("stores_pages")
     return answer is None or bool(answer(dtype))
 
@@ -113,12 +113,12 @@ def prepare_weights(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
-    """Bring weights into the form the active backend of a device computes with, and report the form of each part.
+    """Convert weights to the form that the active backend of a device computes with, and return each part's form.
 
-    They are on the device afterwards, or where they were without one. `repack` allows a copy in another order;
-    `quantize` names the type that a weight's floats become, if any; `release_pages` is called when the files' bytes
-    that were read are no longer needed. `dtype` is what a device other than the CPU computes in: there weights that
-    have no form of their own become matrices of it.
+    The weights are on `device` afterwards, or unmoved if it is None. `repack` allows a copy in another order;
+    `quantize` returns the type to quantise a weight's floats to, or None; `release_pages` is called when the bytes read
+    from the files are no longer needed. `dtype` is the compute type of a device other than the CPU: weights without a
+    form of their own become matrices of this type there.
     """
     if device is None or device.type == "cpu":
         return active_backend().prepare_weights(weights, repack, quantize, release_pages)
@@ -126,5 +126,5 @@ def prepare_weights(
 
 
 def half_type(device_type: str = "cpu") -> torch.dtype | None:
-    """The 16-bit type that `half_conv1d` and its like compute in there; None where they compute in 32 bits."""
+    """Return the 16-bit type that the `half_*` operations compute in on a device type; None if they use 32 bits."""
     return active_backend(device_type).half_type()

@@ -1,4 +1,4 @@
-"""How many threads an operation uses: all cores of the machine, or one where several operations run in parallel."""
+"""Number of threads of an operation: one per core, or a single one where several operations run in parallel."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _torch_threads = threading.Lock()
 
 
 def default_threads() -> int:
-    """The number of threads of an operation that is called from this thread."""
+    """Return the number of threads that operations called from the current thread use."""
     return getattr(_own, "count", 0) or machine_threads()
 
 
 def use_one_thread() -> None:
-    """Operations called from this thread, ours and torch's, use this thread alone from now on."""
+    """Run operations called from the current thread, ours and torch's, on this thread alone from now on."""
     _own.count = 1
     with _torch_threads:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
-        # This also changes the default of threads that have not called torch yet; another thread resets it.
+        # set_num_threads also changes the default of threads that have not called torch yet: another thread resets it.
         other = threading.Thread(target=torch.set_num_threads, args=(before,))
         other.start()
         other.join()
@@ -32,7 +32,7 @@ def use_one_thread() -> None:
 
 @cache
 def machine_threads() -> int:
-    """One thread for each physical core that this process may run on, within its control group's quota."""
+    """Count the physical cores that this process may run on, at most its control group's quota."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     cores = set()

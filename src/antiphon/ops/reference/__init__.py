@@ -1,6 +1,6 @@
-"""Every operation in plain PyTorch, for any device and any size: what the operations mean.
+"""Reference implementations of all operations, in plain PyTorch, for any device and size.
 
-The signatures and docstrings here are the contract of all backends. Operations of speech synthesis are in `ops/sound`.
+Their signatures and docstrings are the contract of all backends. Operations of speech synthesis are in `ops/sound`.
 """
 
 from __future__ import annotations

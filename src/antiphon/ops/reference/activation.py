@@ -10,9 +10,9 @@ from antiphon.ops.types import Activation, Function
 
 
 def activate(x: Tensor, function: Activation | Function) -> Tensor:
-    """A function of every element of x [..., C] → [..., C].
+    """Apply a function to every element of x [..., C] → [..., C].
 
-    A gate, and `magnitude`, which is the length of (x[..., i], x[..., C / 2 + i]), give [..., C / 2].
+    The gates and `magnitude`, the length of (x[..., i], x[..., C / 2 + i]), return [..., C / 2].
     """
     match function:
         case "none":
@@ -32,7 +32,7 @@ def activate(x: Tensor, function: Activation | Function) -> Tensor:
             gate, value = x.chunk(2, dim=-1)
             return F.gelu(gate, approximate="tanh") * value
         case "sigmoid":
-            # In float32 the last bit would depend on the element's index: torch treats the end of an array differently.
+            # In float32 the last bit would depend on the element's index: torch computes an array's end differently.
             return torch.sigmoid(x.double()).to(x.dtype)
         case "magnitude":
             real, imaginary = x.chunk(2, dim=-1)

@@ -14,7 +14,7 @@ from antiphon.ops.reference.pages import read_pages, write_pages
 
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
-    """Write k, v [T, kv_heads, D] to the slots of the group; tokens with a negative slot are skipped."""
+    """Write k, v [T, kv_heads, D] to the group's slots; skip tokens with a negative slot."""
     write_pages(k, v, cache, group.slot_mapping)
 
 
@@ -30,11 +30,11 @@ def paged_attention(
     bias: Tensor | None = None,
     sink_tokens: int = 0,
 ) -> Tensor:
-    """Attention of q [T, heads, D] over the pages → [T, heads, D]; chunks and single tokens mix in one call.
+    """Compute attention of q [T, heads, D] over the pages → [T, heads, D]; chunks and single tokens mix in one call.
 
-    Request r's queries stand at the end of its seq_lens[r] cached tokens; with a length of 0 they get zeros. A query
-    sees the last `window` tokens up to itself, and with a window also the first `sink_tokens`; blocks that lie between
-    may be freed. `sinks` [heads] are extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
+    Request r's queries are the last of its seq_lens[r] cached tokens; with length 0 their result is 0. A query sees
+    the last `window` tokens up to itself, and with a window also the first `sink_tokens`; blocks between these may be
+    freed. `sinks` [heads] are extra logits without values; `bias` [heads, max_seq, max_seq] is added by position.
     """
     out = torch.zeros_like(q)
     starts, lengths, tables = group.query_start.tolist(), group.seq_lens.tolist(), _tables(group)
@@ -60,9 +60,9 @@ def paged_attention(
 def paged_attention_weights(
     q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
 ) -> Tensor:
-    """Probabilities [len(heads), T, longest seq_len or more] of these heads' queries over cached tokens.
+    """Compute attention probabilities [len(heads), T, S] of some heads' queries over cached tokens.
 
-    They are 0 past the end of a request.
+    S is at least the longest seq_len; probabilities past the end of a request are 0.
     """
     starts, lengths, tables = group.query_start.tolist(), group.seq_lens.tolist(), _tables(group)
     out = torch.zeros(len(heads), len(q), max(lengths, default=0), device=q.device)
@@ -78,7 +78,7 @@ def paged_attention_weights(
 
 
 def _tables(group: GroupBatch) -> Tensor:
-    """The block tables of the requests, in their order."""
+    """Return the requests' block tables [R, max_blocks], in the order of the requests."""
     return group.block_tables if group.rows is None else group.block_tables[group.rows.long()]
 
 
@@ -92,9 +92,9 @@ def attention(
     bias: Tensor | None = None,
     rounded: bool = False,
 ) -> Tensor:
-    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D].
+    """Compute attention without a cache over sequences seq_start [R + 1], end to end → [T, heads, D].
 
-    `rounded` lets a backend round what it multiplies to int8 or 16 bits.
+    `rounded` allows a backend to round the factors of its products to int8 or 16 bits.
     """
     out = torch.empty_like(q)
     starts = seq_start.tolist()
@@ -115,7 +115,7 @@ def _scores(
     softcap: float | None,
     bias: Tensor | None,
 ) -> Tensor:
-    """Masked scores [heads, queries, keys] of q [queries, heads, dim] against k [keys, kv_heads, dim], in fp32."""
+    """Compute masked fp32 scores [heads, queries, keys] of q [queries, heads, dim] against k [keys, kv_heads, dim]."""
     k = k.float().repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scores = torch.einsum("qhd,khd->hqk", q.float(), k) * scale
     if softcap is not None:
@@ -128,7 +128,7 @@ def _scores(
 
 
 def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
-    """Probabilities over keys; a sink is one more logit per head that takes probability and gives no value."""
+    """Compute probabilities over keys. A sink, one more logit per head, takes probability but has no value."""
     if sinks is None:
         return scores.softmax(-1)
     column = sinks.float().view(-1, 1, 1).expand(scores.shape[0], scores.shape[1], 1)
@@ -143,7 +143,7 @@ def _attend(probabilities: Tensor, v: Tensor, q: Tensor) -> Tensor:
 def _visible(
     num_queries: int, key: Tensor, length: int, causal: bool, window: int | None = None, sink_tokens: int = 0
 ) -> Tensor | None:
-    """Mask [queries, keys]: which keys the last queries of `length` tokens see; None where all are visible."""
+    """Return a mask [queries, keys] of the keys that the last queries of `length` tokens see; None if all."""
     if not causal and window is None:
         return None
     query = torch.arange(length - num_queries, length, device=key.device)[:, None]

@@ -1,4 +1,4 @@
-"""Convolutions of [B, T, C], plain and transposed, with or without state."""
+"""Convolutions over time of [B, T, C], plain and transposed, with or without state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def conv1d(
     activation: Activation = "none",
     state: Tensor | None = None,
 ) -> Tensor:
-    """Convolution of x [B, T, C_in] with weight [C_out, C_in / groups, kernel] → [B, T', C_out], contiguous.
+    """Convolve x [B, T, C_in] with weight [C_out, C_in / groups, kernel] → [B, T', C_out], contiguous.
 
     `state` [B, S, C_in] holds the last S inputs of the previous call: it is prepended to x and then overwritten with
-    the last S inputs, so that chunks give the result of the whole.
+    the last S inputs, so that the results of chunks, joined, equal the result of the whole.
     """
     if state is not None:
         x = torch.cat([state, x], dim=1)
@@ -44,10 +44,10 @@ def conv_transpose1d(
     groups: int = 1,
     state: Tensor | None = None,
 ) -> Tensor:
-    """Transposed convolution of x [B, T, C_in] with weight [C_in, C_out / groups, kernel] → [B, T', C_out].
+    """Convolve x [B, T, C_in], transposed, with weight [C_in, C_out / groups, kernel] → [B, T', C_out].
 
-    `state` [B, kernel - stride, C_out] is the unfinished tail of the previous call: it is added to the start, and
-    then holds this call's tail. With a state, T' is T * stride and both paddings must be 0.
+    `state` [B, kernel - stride, C_out] is the unfinished tail of the previous call: it is added to the start, then
+    overwritten with this call's tail. With a state, T' is T * stride and both paddings must be 0.
     """
     channels_first = x.transpose(1, 2)
     if state is None:
@@ -62,7 +62,7 @@ def conv_transpose1d(
 
 
 def half_type() -> torch.dtype | None:
-    """The 16-bit type that `half_conv1d` and its like compute in here; None where they compute in 32 bits."""
+    """Return None: the reference of the `half_*` operations computes in 32 bits."""
     return None
 
 
@@ -77,10 +77,10 @@ def half_conv1d(
     residual: Tensor | None = None,
     narrow: bool = False,
 ) -> Tensor:
-    """activation(x [B, T, C_in] convolved + bias) + residual, where a backend may compute in 16-bit floats.
+    """Compute activation(x [B, T, C_in] convolved + bias) + residual, in 16-bit floats if the backend has them.
 
-    It may round x and the weight to 16 bits, and add up to 128 products in 16 bits. x may be in 16 bits already. The
-    result is fp32; with `narrow` it may be in 16 bits.
+    A backend may round x and the weight to 16 bits, and add up to 128 products in 16 bits. x may have 16 bits already.
+    The result is fp32; with `narrow` it may have 16 bits.
     """
     y = conv1d(x.float(), weight, bias, stride, padding, dilation, activation=activation)
     return y if residual is None else y + residual
@@ -89,9 +89,9 @@ def half_conv1d(
 def half_conv_transpose1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int = 1, padding: int = 0
 ) -> Tensor:
-    """`conv_transpose1d` where a backend may compute in 16-bit floats, as in `half_conv1d`."""
+    """Compute `conv_transpose1d`, in 16-bit floats if the backend has them, as for `half_conv1d`."""
     return conv_transpose1d(x.float(), weight, bias, stride, padding)
 
 
 def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
-    """Prepare now what `conv1d` caches for a weight [C_out, C_in / groups, kernel]; no result changes."""
+    """Prepare the forms that `conv1d` caches for a weight [C_out, C_in / groups, kernel]; results stay the same."""

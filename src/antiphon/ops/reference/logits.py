@@ -1,4 +1,4 @@
-"""Changes to logits before sampling: constraints, bias, penalties, typical sampling; all rows at once."""
+"""Edits of logits before sampling: constraints, bias, penalties, typical sampling; all rows at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def edit_logits(logits: Tensor, edits: LogitEditRows) -> None:
 
 
 def count_tokens(counts: TokenCounts, slots: Tensor, tokens: Tensor) -> None:
-    """Count one drawn token for each slot, in place. slots int32 [R] are distinct, or -1 where nothing is counted."""
+    """Count one sampled token for each slot, in place. slots int32 [R] are distinct, or -1 for tokens not counted."""
     used = (slots >= 0).nonzero().squeeze(-1)
     slots, tokens = slots[used].long(), tokens[used].to(counts.ids.dtype)
     num_ids = counts.num_ids[slots].long()
@@ -48,7 +48,7 @@ def count_tokens(counts: TokenCounts, slots: Tensor, tokens: Tensor) -> None:
 
 
 def _indices(lists: TokenLists) -> tuple[Tensor, Tensor]:
-    """The row and the token of each entry of the lists."""
+    """Return the row and the token of each entry of the lists."""
     lengths = lists.row_start.diff()
     return torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths), lists.ids.long()
 
@@ -63,7 +63,7 @@ def _apply_masks(logits: Tensor, masks: TokenMasks) -> None:
 
 @cache
 def _caps(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Upper bounds [256, 8] of the eight logits of each mask byte: infinity where allowed, else minus infinity."""
+    """Return upper bounds [256, 8] of the eight logits of each mask byte: infinity if allowed, else minus infinity."""
     bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device) & 1  # [256, 8]
     return torch.where(bits.bool(), torch.inf, -torch.inf).to(dtype)
 
@@ -85,7 +85,7 @@ def _keep_spans(logits: Tensor, spans: Tensor) -> None:
     rows, is_text = logits[timed].float(), tokens < first[timed]
     stamps = rows.masked_fill(is_text, MINUS_INFINITY)
     top = stamps.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
-    # In double precision the order of the terms, which depends on the number of rows, does not matter.
+    # Summed in double precision: the order of the terms depends on the number of rows and would change an fp32 sum.
     total = (stamps - top).exp().sum(-1, keepdim=True, dtype=torch.float64).log().float() + top
     likelier = total > rows.masked_fill(~is_text, MINUS_INFINITY).amax(-1, keepdim=True)
     logits[timed] = logits[timed].masked_fill(likelier & is_text, MINUS_INFINITY)
@@ -117,7 +117,7 @@ def _penalize(logits: Tensor, penalties: Penalties) -> None:
 
 
 def _keep_typical(logits: Tensor, typical: Tensor) -> None:
-    """The nearest to the entropy in surprise. arXiv:2202.00666."""
+    """Keep each row's tokens whose surprise is nearest to the entropy. arXiv:2202.00666."""
     used = ((typical[:, 0] < 1) & (typical[:, 1] > 0)).nonzero().squeeze(-1)
     typical_p, temperature = typical[used].split(1, dim=-1)
     logprobs = (logits[used].float() / temperature).log_softmax(-1)
@@ -127,6 +127,6 @@ def _keep_typical(logits: Tensor, typical: Tensor) -> None:
     order = (-logprobs - entropy).abs().sort(stable=True).indices
     ordered = probabilities.gather(-1, order)
     dropped = ordered.cumsum(-1) - ordered >= typical_p
-    dropped[:, 0] = False  # also where the total rounds to 0
+    dropped[:, 0] = False  # keep one token even if typical_p is 0
     removed = torch.empty_like(dropped).scatter_(-1, order, dropped)
     logits[used] = logits[used].masked_fill(removed, MINUS_INFINITY)

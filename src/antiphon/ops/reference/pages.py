@@ -1,6 +1,6 @@
 """Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised and dequantised.
 
-e4m3 pages hold the nearest number of that type, without a scale.
+e4m3 pages hold the nearest e4m3 numbers, without a scale.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from antiphon.ops.cache import OFFSET_UNIT, REGION_ALIGNMENT, SCALE_CHANNELS, La
 
 
 def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 values of x [..., channels] and their fp16 scales [..., channels / 32]."""
+    """Quantise x [..., channels] to int8 values and their fp16 scales [..., channels / 32]."""
     grouped = x.float().unflatten(-1, (-1, SCALE_CHANNELS))
     scale = (grouped.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
     inverse = torch.where(scale > 0, 1.0 / scale.float(), 0.0)
@@ -21,7 +21,7 @@ def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def to_e4m3(x: Tensor) -> Tensor:
-    """The nearest numbers in e4m3; larger ones become the largest."""
+    """Round to the nearest e4m3 numbers, clamped to their range."""
     largest = torch.finfo(torch.float8_e4m3fn).max
     return x.float().clamp(-largest, largest).to(torch.float8_e4m3fn)
 
@@ -39,7 +39,7 @@ def _write(cache: LayerCache, slots: Tensor, values: Tensor, region: int) -> Non
 
 
 def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
-    """Store k, v [T, kv_heads, head_dim] at their slots; tokens with a negative slot are skipped."""
+    """Store k, v [T, kv_heads, head_dim] at their slots; skip tokens with a negative slot."""
     layout = cache.layout
     if cache.key_balance is not None:
         k = k / cache.key_balance
@@ -59,7 +59,7 @@ def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
 
 
 def _read(cache: LayerCache, entries: Tensor, dtype: torch.dtype, width: int, region: int) -> Tensor:
-    """The tokens of whole blocks [blocks * block_tokens, heads, width] from one region."""
+    """Read one region of whole blocks → [blocks * block_tokens, heads, width]."""
     layout = cache.layout
     heads, tokens = layout.group.num_kv_heads, layout.block_tokens
     size = heads * tokens * width * dtype.itemsize
@@ -71,9 +71,9 @@ def _read(cache: LayerCache, entries: Tensor, dtype: torch.dtype, width: int, re
 
 
 def read_pages(cache: LayerCache, block_table: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
-    """Keys and values [end - start, kv_heads, head_dim] of tokens start to end of a block table's row.
+    """Read keys and values [end - start, kv_heads, head_dim] of tokens start to end of a block table's row.
 
-    Only the blocks of those tokens are touched, so entries of blocks already freed are never read.
+    Only these tokens' blocks are read, so entries of freed blocks may be arbitrary.
     """
     layout = cache.layout
     tokens = layout.block_tokens

@@ -1,4 +1,4 @@
-"""Philox4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011)."""
+"""Philox4x32-10, a counter-based generator: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MASK = 0xFFFFFFFF
 
 
 def _multiply(a: Tensor, constant: int) -> tuple[Tensor, Tensor]:
-    """High and low 32 bits of a 32 x 32 bit product, in int64 without overflow."""
+    """Return the high and low 32 bits of a 32 x 32 bit product, without overflow of int64."""
     low = (a & 0xFFFF) * constant
     high = (a >> 16) * constant + (low >> 16)
     return high >> 16, ((high & 0xFFFF) << 16) | (low & 0xFFFF)
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> list[Tensor]:
-    """Four words of 32 random bits (as int64) for each counter and key; all broadcast together."""
+    """Generate four words of 32 random bits (as int64) for each counter and key, broadcast together."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -30,12 +30,12 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
 
 
 def uniform(seed: Tensor, index: Tensor, columns: int) -> Tensor:
-    """Uniform numbers in (0, 1), fp32 [R, columns]: element (r, v) depends on seed[r], index[r] and v alone."""
+    """Generate uniform numbers in (0, 1), fp32 [R, columns]: element (r, v) depends only on seed[r], index[r], v."""
     device = seed.device
     blocks = torch.arange(-(-columns // 4), device=device)[None, :]
     seed, index = seed[:, None], index[:, None]
     zero = torch.zeros_like(seed)
     counter = (blocks, index & _MASK, (index >> 32) & _MASK, zero)
     words = torch.stack(philox(counter, (seed & _MASK, (seed >> 32) & _MASK)), dim=-1)  # [R, blocks, 4]
-    bits = words.view(len(seed), -1)[:, :columns] >> 9  # 23 bits and a half fit an fp32: 1 is never reached by rounding
+    bits = words.view(len(seed), -1)[:, :columns] >> 9  # 23 bits plus 0.5 fit fp32's mantissa: no rounding to 1
     return (bits.to(torch.float32) + 0.5) * 2.0**-23

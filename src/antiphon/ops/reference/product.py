@@ -1,4 +1,4 @@
-"""Products with weights, and their rows."""
+"""Products with weights, and lookup of their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.weights.weight import Weight
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
-    """Rows of the weight for ids [T], times `scale` → fp32 [T, H]. Ids must lie within the weight's rows."""
+    """Look up the weight's rows for ids [T] and scale them → fp32 [T, H]. Every id must be a row of the weight."""
     packed = weight.packed.get(DENSE_PACK)
     if packed is not None:
         return packed[ids.long()].float() * scale
@@ -29,7 +29,7 @@ def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
 
 
 def linear_type(x: Tensor, residual: Tensor | None, dtype: torch.dtype | None) -> torch.dtype:
-    """The type of a product's result: `dtype`, else the residual's, else that of x."""
+    """Return the type of a product's result: `dtype` if given, else the residual's, else that of x."""
     if dtype is not None:
         return dtype
     return x.dtype if residual is None else residual.dtype
@@ -38,7 +38,7 @@ def linear_type(x: Tensor, residual: Tensor | None, dtype: torch.dtype | None) -
 def finish_linear(
     y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """The epilogue of a product: bias, activation, residual, in that order, in fp32, as `dtype`."""
+    """Apply bias, activation and residual to a product, in that order and in fp32, then convert to `dtype`."""
     y = y.float()
     if bias is not None:
         y = y + bias
@@ -54,9 +54,9 @@ def linear(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
+    """Compute activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
 
-    The result has `dtype`; without it the type of the residual, or of x where there is none.
+    The result has `dtype` if given, else the type of the residual if given, else that of x.
     """
     matrix = dense(weight)
     y = x.to(matrix.dtype) @ matrix.T
@@ -72,9 +72,9 @@ def adapted_linear(
     activation: Activation = "none",
     residual: Tensor | None = None,
 ) -> Tensor:
-    """`linear` with low-rank adapters: token t has the one in slot `slots[t]` (int32 [T]), if that is not negative.
+    """Compute `linear` with low-rank adapters: token t uses the adapter in slot slots[t] (int32 [T]), -1 for none.
 
-    A token without an adapter has exactly the result of `linear`.
+    Tokens without an adapter have exactly the result of `linear`.
     """
     matrix = dense(weight)
     y = (x.to(matrix.dtype) @ matrix.T).float()

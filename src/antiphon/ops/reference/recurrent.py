@@ -15,9 +15,9 @@ def lstm(
     backward: LSTMWeights | None = None,
     state: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """One LSTM layer over x [B, T, I] → [B, T, hidden], or [B, T, 2 * hidden] with a backward direction.
+    """Compute one LSTM layer over x [B, T, I] → [B, T, hidden], or [B, T, 2 * hidden] with a backward direction.
 
-    Row b has lengths[b] >= 1 frames; frames beyond give zeros and do not change the state.
+    Row b has lengths[b] >= 1 frames; results of frames beyond are 0, and these frames do not change the state.
     `state` (h, c), each [directions, B, hidden], is read and then overwritten.
     """
     directions = [forward] if backward is None else [forward, backward]

@@ -1,4 +1,4 @@
-"""Operations on rows: norms, rotary embedding, sums, pooling, changes of stored words."""
+"""Operations on rows: norms, rotary embedding, sums, pooling, gathering and scattering."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from antiphon.ops.types import RotaryTable
 def rms_norm(
     x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight, x + residual) over the last dimension, computed in fp32.
+    """Compute (norm(x + residual) * weight, x + residual) over the last dimension, in fp32.
 
-    The norm has `dtype`; without it the type of the sum.
+    The norm has `dtype` if given, else the type of the sum.
     """
     if residual is not None:
         x = x + residual
@@ -33,9 +33,9 @@ def layer_norm(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight + bias, x + residual) over the last dimension, computed in fp32.
+    """Compute (norm(x + residual) * weight + bias, x + residual) over the last dimension, in fp32.
 
-    The norm has `dtype`; without it the type of the sum.
+    The norm has `dtype` if given, else the type of the sum.
     """
     if residual is not None:
         x = x + residual
@@ -44,7 +44,7 @@ def layer_norm(
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:
-    """q [T, heads, D] and k [T, kv_heads, D] rotated by their positions [T] or [A, T], half-split layout."""
+    """Rotate q [T, heads, D] and k [T, kv_heads, D] by their positions [T] or [A, T], in the half-split layout."""
     rows = table.values[positions.long()]  # [T, rotated] or [A, T, rotated]
     half = rows.shape[-1] // 2
     cos, sin = rows[..., :half], rows[..., half:]
@@ -63,28 +63,28 @@ def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple
 
 
 def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
-    """(x + y) * scale, broadcast."""
+    """Compute (x + y) * scale, with broadcasting."""
     return x + y if scale == 1.0 else (x + y).mul_(scale)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """x[rows] for x [T, H] and rows [L] → [L, H]."""
+    """Return x[rows] for x [T, H] and rows [L] → [L, H]."""
     return x[rows.long()]
 
 
 def scatter_words(store: Tensor, changes: Tensor) -> None:
-    """store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; indices count words of `store` and all differ."""
+    """Set store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; indices count words of `store`, all distinct."""
     store.view(-1)[changes[:, 0].long()] = changes[:, 1]
 
 
 def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
-    """Mean of x [T, H] over each sequence of seq_start [R + 1] → fp32 [R, H]. No sequence may be empty."""
+    """Average x [T, H] over each sequence of seq_start [R + 1] → fp32 [R, H]. No sequence may be empty."""
     starts = seq_start.tolist()
     return torch.stack([x[start:end].float().mean(0) for start, end in pairwise(starts)])
 
 
 def softmax_pool(x: Tensor, scores: Tensor, seq_start: Tensor) -> Tensor:
-    """Mean of x [T, H] over each sequence of seq_start [R + 1], weighted by the softmax of scores [T, 1] → fp32 [R, H].
+    """Average x [T, H] over each sequence of seq_start [R + 1], weighted by softmax(scores [T, 1]) → fp32 [R, H].
 
     No sequence may be empty.
     """
@@ -93,5 +93,5 @@ def softmax_pool(x: Tensor, scores: Tensor, seq_start: Tensor) -> Tensor:
 
 
 def l2_normalize(x: Tensor) -> Tensor:
-    """Rows of x [R, H] scaled to length 1, in fp32."""
+    """Scale the rows of x [R, H] to length 1, in fp32."""
     return F.normalize(x.float(), dim=-1)

@@ -1,4 +1,4 @@
-"""Sampling: Gumbel-max over what top-k, top-p and min-p keep."""
+"""Sampling: Gumbel-max over the tokens that top-k, top-p and min-p keep."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from antiphon.ops.types import SamplingRows
 
 
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
-    """One token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
+    """Sample a token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
 
-    Without `logprobs` the second is None, which saves a pass over the logits.
+    Without `logprobs`, the log-probabilities are None, which saves a pass over the logits.
 
     Gumbel-max with Philox noise: a row's token depends on its own logits, parameters, seed and index alone.
     """
@@ -30,7 +30,7 @@ def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[T
 
 
 def _keep(logits: Tensor, rows: SamplingRows) -> Tensor:
-    """Scaled logits with what top-k, then top-p, then min-p removes set to -inf."""
+    """Replace the scaled logits that top-k, then top-p and min-p exclude by -inf."""
     vocab = logits.shape[-1]
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(vocab, device=logits.device)[None, :]

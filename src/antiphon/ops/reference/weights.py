@@ -1,4 +1,4 @@
-"""Weights decoded to floats, and once to the type of matrices where there is no faster form."""
+"""Weights decoded to float matrices: for each product, or once at load time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DENSE_PACK = "reference.dense"
 
 
 def dense(weight: Weight) -> Tensor:
-    """The weight as one float matrix [rows, columns]: of the type it was packed in, else decoded exactly to fp32."""
+    """Return a weight as one float matrix [rows, columns]: its packed matrix if there is one, else exact fp32."""
     packed = weight.packed.get(DENSE_PACK)
     if packed is not None:
         return packed
@@ -26,7 +26,7 @@ def dense(weight: Weight) -> Tensor:
 
 
 def pack_dense(weight: Weight, device: torch.device | None = None, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Decode a weight to `dtype` once, for machines without a native backend and for other devices."""
+    """Decode a weight to `dtype` and replace its parts, for machines without a native backend and other devices."""
     if DENSE_PACK not in weight.packed:
         weight.packed[DENSE_PACK] = dense(weight).to(dtype).to(device)
         weight.release_parts()
@@ -40,7 +40,7 @@ def prepare_weights(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
-    """Decode every weight to `dtype`, on the device. Nothing is repacked; only the native backend quantises."""
+    """Decode every weight to `dtype`, on the device. Raise `UnsupportedError` if a weight is to be quantised."""
     forms = []
     for weight in weights:
         if quantize(weight) is not None:

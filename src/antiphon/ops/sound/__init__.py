@@ -1,1 +1,1 @@
-"""The operations of speech synthesis: their reference implementations, and those of the native backend."""
+"""Operations of speech synthesis: their reference implementations, and the native backend's."""

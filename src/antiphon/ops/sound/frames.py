@@ -1,7 +1,7 @@
 """Frames of several utterances, padded to one length: masks, norms, repetition.
 
-Frames of B utterances are [B, T, C]; `lengths` [B] counts the frames of each. What lies beyond a length is ignored in
-the input and, where a result is masked, zero in the output.
+Frames of B utterances are [B, T, C]; `lengths` [B] counts the frames of each. Frames beyond a row's length are ignored
+in the input; a result that is "masked" has zeros there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from antiphon.ops.types import CountScale
 
 
 def mask_frames(x: Tensor, lengths: Tensor) -> Tensor:
-    """x [B, T, C] with the frames beyond each row's length set to zero."""
+    """Set the frames of x [B, T, C] beyond each row's length to zero."""
     beyond = _beyond(lengths, x.shape[1])
     return x if beyond is None else x.masked_fill(beyond[..., None], 0.0)
 
 
 def leaky_relu(x: Tensor, slope: float, lengths: Tensor) -> Tensor:
-    """x [B, T, C] where it is positive, slope * x elsewhere; masked."""
+    """Compute a leaky ReLU of x [B, T, C]: x where positive, slope * x elsewhere; masked."""
     return mask_frames(F.leaky_relu(x, slope), lengths)
 
 
 def modulate(x: Tensor, scale: Tensor, shift: Tensor, lengths: Tensor) -> Tensor:
-    """x [B, T, C] * scale [B, C] + shift [B, C]; masked."""
+    """Compute x [B, T, C] * scale [B, C] + shift [B, C]; masked."""
     return mask_frames(torch.addcmul(shift[:, None, :], x, scale[:, None, :]), lengths)
 
 
@@ -41,10 +41,10 @@ def adaptive_norm(
     alpha: Tensor | None = None,
     half: bool = False,
 ) -> Tensor:
-    """Each channel of x [B, T, C] normalised to mean 0, variance 1 over its row's frames, then * scale + shift [B, C].
+    """Normalise each channel of x [B, T, C] to mean 0, variance 1 over its row's frames, then * scale + shift [B, C].
 
-    Then, where given, a leaky ReLU with `slope`, or alpha * y + sin²(alpha * y) with alpha [C], which is alpha times
-    the "snake" activation; masked. With `half` the result may be in 16 bits, as `half_conv1d` takes it.
+    Then apply, if given, a leaky ReLU with `slope`, or alpha * y + sin²(alpha * y) with alpha [C], which is alpha times
+    the "snake" activation; masked. With `half` the result may have 16 bits, as an input of `half_conv1d`.
     """
     masked = mask_frames(x, lengths)
     if masked is x:
@@ -64,24 +64,24 @@ def adaptive_norm(
 
 
 def concatenate(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors concatenated in their last dimension."""
+    """Concatenate tensors in their last dimension."""
     return torch.cat(list(parts), dim=-1)
 
 
 def repeat_frames(x: Tensor, times: int) -> Tensor:
-    """Every frame of x [B, T, C] `times` times → [B, T * times, C]."""
+    """Repeat every frame of x [B, T, C] `times` times → [B, T * times, C]."""
     return x.repeat_interleave(times, dim=1)
 
 
 def prepend_mirrored(x: Tensor) -> Tensor:
-    """x [B, T, C] with a copy of its second frame prepended → [B, T + 1, C]."""
+    """Prepend a copy of the second frame of x [B, T, C] → [B, T + 1, C]."""
     return torch.cat([x[:, 1:2], x], dim=1)
 
 
 def pad_rows(x: Tensor, seq_start: Tensor, longest: int | None = None) -> Tensor:
-    """Sequences seq_start [B + 1] of x [T, C], laid end to end, padded with zeros to the longest → [B, longest, C].
+    """Pad the sequences seq_start [B + 1] of x [T, C] with zeros to the longest → [B, longest, C].
 
-    The length of the longest is read from `seq_start` where it is not given, which waits for the device.
+    Without `longest`, its value is read from `seq_start`, which waits for the device.
     """
     starts = seq_start.long()
     lengths = starts.diff()
@@ -91,9 +91,9 @@ def pad_rows(x: Tensor, seq_start: Tensor, longest: int | None = None) -> Tensor
 
 
 def pack_rows(x: Tensor, lengths: Tensor, total: int | None = None) -> Tensor:
-    """The frames of x [B, T, C] within the lengths, end to end → [sum(lengths), C].
+    """Lay the frames of x [B, T, C] within the lengths end to end → [sum(lengths), C].
 
-    The sum is read from `lengths` where it is not given as `total`, which waits for the device.
+    Without `total`, the sum is read from `lengths`, which waits for the device.
     """
     ends = lengths.long().cumsum(0)
     frames = torch.arange(int(ends[-1]) if total is None else total, device=x.device)
@@ -102,9 +102,9 @@ def pack_rows(x: Tensor, lengths: Tensor, total: int | None = None) -> Tensor:
 
 
 def expand_frames(x: Tensor, counts: Tensor, longest: int | None = None) -> Tensor:
-    """Frame t of row b of x [B, T, C] counts[b, t] times → [B, longest sum, C]; masked.
+    """Repeat frame t of row b of x [B, T, C] counts[b, t] times → [B, longest, C]; masked.
 
-    The longest sum is read from `counts` where it is not given, which waits for the device.
+    Without `longest`, the largest sum of a row's counts, its value is read from `counts`, which waits for the device.
     """
     ends = counts.cumsum(1)
     size = int(ends[:, -1].max()) if longest is None else longest
@@ -115,16 +115,16 @@ def expand_frames(x: Tensor, counts: Tensor, longest: int | None = None) -> Tens
 
 
 def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountScale) -> Tensor:
-    """Frames of each id from logits [B, T, D] on that scale, at least 1, → int64 [B, T]; 0 beyond the lengths.
+    """Decode the number of frames of each id, at least 1, from logits [B, T, D] on `scale` → int64 [B, T]; masked.
 
-    They are round(frames / speed [B]). Above speed 1, where an id has few frames, each end is rounded instead, so that
-    a row has 1 / speed of the frames that it has at speed 1, or as near to that as one frame for each id allows.
+    The number is round(frames / speed [B]). Above speed 1, where ids have few frames, the end of each id is rounded
+    instead, so that a row has 1 / speed of its frames at speed 1, as far as one frame per id allows.
     """
     frames = logits.sigmoid().sum(-1) if scale == "sigmoid" else logits[..., 0].exp() - 1.0
     counts = (frames / speed[:, None]).round().clamp(min=1).long()
     ends = (frames.round().clamp(min=1).cumsum(1) / speed[:, None]).round().long()
     steps = torch.arange(1, counts.shape[1] + 1, device=counts.device)
-    ends = (ends - steps).clamp(min=0).cummax(1).values + steps  # an id that had too many takes from those after it
+    ends = (ends - steps).clamp(min=0).cummax(1).values + steps  # at least one frame per id, taken from later ids
     fast = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
     counts = torch.where((speed > 1)[:, None], fast, counts)
     beyond = _beyond(lengths, counts.shape[1])
@@ -132,7 +132,7 @@ def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountSca
 
 
 def _beyond(lengths: Tensor, frames: int) -> Tensor | None:
-    """[B, T], True past the end of a row; None where the host knows that every row is full."""
+    """Return a mask [B, T] of the frames past the end of a row; None if the host knows that every row is full."""
     if lengths.is_cpu and min(lengths.tolist()) >= frames:
         return None
     return torch.arange(frames, device=lengths.device)[None, :] >= lengths[:, None]

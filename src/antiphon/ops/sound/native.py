@@ -65,7 +65,7 @@ def pulse_train(
 
 
 def sum_spectra(source: Tensor, spectra: Tensor, noise: Tensor, threads: int | None = None, variant: int = 0) -> Tensor:
-    """One spectrum, complex [T, bins], of pulses [T, bins], spectra [T, 5 * bins] and noise [bins, at least T]."""
+    """Filter pulses [T, bins] and noise [bins, at least T] by spectra [T, 5 * bins] and add → complex [T, bins]."""
     frames, bins = source.shape
     source, spectra, noise = source.contiguous(), spectra.contiguous(), noise.contiguous()
     out = torch.empty(frames, bins, dtype=torch.complex64)

@@ -14,17 +14,17 @@ from antiphon.ops.sound.frames import mask_frames
 def harmonic_source(
     pitch: Tensor, lengths: Tensor, weight: Tensor, bias: Tensor, hop: int, rate: int, threshold: float, gain: float
 ) -> Tensor:
-    """tanh(bias + weight [H] · sines of the first H harmonics) of pitch [B, T] in Hz → [B, T * hop] samples; masked.
+    """Compute tanh(bias + weight [H] · sines of H harmonics) of pitch [B, T] in Hz → [B, T * hop] samples; masked.
 
-    The phase is continuous along the row and linear between the middles of frames. The sines have amplitude `gain`, and
-    are omitted where pitch is at most `threshold`.
+    The phase is continuous along the row and linear between the middles of frames. The sines have amplitude `gain`, or
+    0 where pitch is at most `threshold`.
     """
     batch, frames = pitch.shape
     harmonics = torch.arange(1, weight.numel() + 1, device=pitch.device, dtype=torch.float32)
     cycles = pitch[..., None] * harmonics / rate
     cycles = cycles - cycles.floor()  # [B, T, harmonics], per sample
     phase = cycles.double().cumsum(1) * hop
-    # Linear between the middles of frames; flat before the first and after the last. Whole turns are dropped.
+    # Constant before the middle of the first frame and after that of the last. Whole turns are dropped for precision.
     before = torch.cat([phase[:, :1], phase[:, :-1]], 1) - phase
     after = torch.cat([phase[:, 1:], phase[:, -1:]], 1) - phase
     ends = torch.arange(frames, device=pitch.device)[None, :] >= (lengths - 1)[:, None]
@@ -41,10 +41,10 @@ def harmonic_source(
 
 
 def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
-    """Magnitudes, then phases, of source [B, N] around every `hop`-th sample → [B, N / hop + 1, bins]; masked.
+    """Compute magnitudes, then phases, of source [B, N] around every `hop`-th sample → [B, N / hop + 1, bins]; masked.
 
-    `basis` [bins, 1, width] holds the windowed cosines, then the sines; rows are mirrored at both of their ends.
-    `lengths` counts samples.
+    `basis` [bins, 1, width] holds the windowed cosines, then the sines; rows are mirrored at both ends. `lengths`
+    counts samples.
     """
     bins, _, width = basis.shape
     half = width // 2
@@ -60,10 +60,10 @@ def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) 
 
 
 def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, hop: int) -> Tensor:
-    """Samples [B, (T - 1) * hop] of frames x [B, T, bins] of log magnitudes, then values whose sin() is the phase.
+    """Compute samples [B, (T - 1) * hop] from x [B, T, bins]: log magnitudes, then values whose sin() is the phase.
 
-    Overlapping frames of `basis` [bins, 1, width] are added up. The first samples are divided by `edge` [width], and
-    half a width is removed at both ends.
+    Frames are projected on `basis` [bins, 1, width], overlapped and added. The first samples are divided by `edge`
+    [width], and half a width is removed at both ends.
     """
     bins, _, width = basis.shape
     half = width // 2
@@ -77,12 +77,12 @@ def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, ho
 
 
 def log_pitch(pitch: Tensor, scale: float) -> Tensor:
-    """log(1 + pitch) * scale, and 0 where pitch is negative."""
+    """Compute log(1 + pitch) * scale, or 0 where pitch is negative."""
     return torch.log1p(pitch.relu()) * scale
 
 
 def _overlap_add(pieces: Tensor, hop: int) -> Tensor:
-    """Overlap-add of pieces [B, T, width], `hop` apart → [B, (T - 1) * hop + width]; hop divides the width."""
+    """Overlap and add frames [B, T, width], `hop` apart → [B, (T - 1) * hop + width]; hop must divide the width."""
     batch, frames, width = pieces.shape
     blocks = pieces.view(batch, frames, width // hop, hop)
     out = pieces.new_zeros(batch, frames + width // hop - 1, hop)

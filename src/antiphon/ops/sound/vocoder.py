@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-#: In Hz: a pitch below is unvoiced; there are no harmonics above.
+#: Lowest pitch in Hz, below which a frame is unvoiced, and highest frequency of a harmonic in Hz.
 LOWEST_PITCH, HIGHEST_HARMONIC = 40.0, 11_000.0
 
 
 def pulse_noise_vocoder(
     spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
 ) -> Tensor:
-    """Samples [B, T * hop] of three spectra in one: filtered pulses at the pitch, shaped noise, and a free part.
+    """Synthesise samples [B, T * hop] from the sum of filtered pulses at the pitch, shaped noise and a free part.
 
     `spectra` [B, T, 5 * bins] are log magnitude and turn of the filter, log magnitude of the noise, log magnitude and
     phase of the free part; pitch [B, T] in Hz is unvoiced below 40; noise is complex [bins, T] or longer for each row.
-    Frames have `width` samples under a Hann window and stand `hop` apart; bins = width / 2 + 1. `lengths` may be on the
-    host: elsewhere reading them waits for the device.
+    Frames have `width` samples under a Hann window, `hop` apart; bins = width / 2 + 1. `lengths` should be on the host:
+    reading them from a device waits for it.
     """
     return vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
 
@@ -36,7 +36,7 @@ def vocode(
     hop: int,
     rate: int,
 ) -> Tensor:
-    """`pulse_noise_vocoder` with the given functions for the pulses and for the sum of the spectra [T, bins]."""
+    """Compute `pulse_noise_vocoder` with a backend's functions for the pulses and for the sum of spectra [T, bins]."""
     window = torch.hann_window(width, device=spectra.device)
     out = spectra.new_zeros(len(spectra), spectra.shape[1] * hop)
     for row, frames in enumerate(lengths.tolist()):
@@ -48,7 +48,7 @@ def vocode(
 
 
 def pulse_train(pitch: Tensor, hop: int, rate: int, lowest: float, highest: float) -> Tensor:
-    """All harmonics below `highest` Hz of pitch [T], each of amplitude 1 → [T * hop]; 0 where it is under `lowest`."""
+    """Sum the harmonics up to `highest` Hz of pitch [T], each of amplitude 1 → [T * hop]; 0 where pitch <= `lowest`."""
     position = (torch.arange(hop, device=pitch.device) + 0.5) / hop - 0.5
     around = torch.cat([pitch[:1], pitch, pitch[-1:]])
     first = torch.lerp(around[:-2, None], around[1:-1, None], position[: hop // 2] + 1.0)
@@ -59,7 +59,7 @@ def pulse_train(pitch: Tensor, hop: int, rate: int, lowest: float, highest: floa
     turns = frequency.double().cumsum(0) / rate
     angle = ((turns - turns.floor()) * (2 * math.pi)).float()
     order = (highest / frequency).floor() + 0.5
-    # The sum of cos(h * angle) for h up to the order, in closed form; its limit where the denominator vanishes.
+    # Sum of cos(h * angle) for h up to the order, in closed form, or its limit where the denominator vanishes.
     denominator = 2 * (angle * 0.5).sin()
     limit = denominator.abs() <= 2e-3
     train = (order * angle).sin() / denominator.masked_fill(limit, 1.0)
@@ -80,9 +80,9 @@ def _magnitude(level: Tensor) -> Tensor:
 
 
 def _overlap_add(spectrum: Tensor, window: Tensor, hop: int) -> Tensor:
-    """The T * hop samples of frames of spectrum [T, bins], the first centred on sample 0."""
+    """Overlap and add T frames of spectrum [T, bins] → [T * hop] samples; frame 0 is centred on sample 0."""
     width, frames = len(window), spectrum.shape[0]
-    # Of the first and the last bin only the real parts count; a GPU's transform does not ignore the others.
+    # The first and the last bin are real: a GPU's transform, unlike the CPU's, does not ignore their imaginary parts.
     spectrum.imag[:, 0] = 0.0
     spectrum.imag[:, -1] = 0.0
     pieces = (torch.fft.irfft(spectrum, width) * window).view(frames, -1, hop)
