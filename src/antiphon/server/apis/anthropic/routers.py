@@ -1,4 +1,4 @@
-"""The routes of Anthropic's API."""
+"""Routers of Anthropic's API."""
 
 from __future__ import annotations
 

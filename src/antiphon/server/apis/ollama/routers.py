@@ -1,4 +1,4 @@
-"""The routes of Ollama's API."""
+"""Routers of Ollama's API."""
 
 from __future__ import annotations
 

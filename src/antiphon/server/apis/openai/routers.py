@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API but for responses and realtime."""
+"""Routers of OpenAI's API, except for responses and realtime."""
 
 from __future__ import annotations
 

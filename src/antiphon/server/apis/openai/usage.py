@@ -26,7 +26,7 @@ def usage_field(usage: TokenUsage, with_timings: bool | None) -> WireEvent:
 
 
 class StreamedUsage:
-    """The `usage` field of chunks: null before the last one, or with `continuous_usage_stats` the tokens so far."""
+    """`usage` field of chunks: null before the last one, or the tokens so far with `continuous_usage_stats`."""
 
     def __init__(self, options: StreamOptions | None, calls: Sequence[Generate]) -> None:
         self.is_asked = options is not None and bool(options.include_usage)
@@ -38,7 +38,7 @@ class StreamedUsage:
         self._output_tokens[number] += len(event.token_ids)
 
     def tail(self, number: int) -> WireEvent:
-        """Return what a chunk of that choice has besides the choice."""
+        """Return the `usage` field of a choice's chunk; empty if the request does not ask for usage."""
         if not self.is_continuous:
             return {"usage": None} if self.is_asked else {}
         prompt, output = self._prompt_tokens[number], self._output_tokens[number]

@@ -1,4 +1,4 @@
-"""Responses with `background: true`: they run as requests of their own, which no connection waits for."""
+"""Responses with `background: true`: each runs as a request of the server to itself, without a client's connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.server.web.middleware.internal_call import Caller, call
 
 
 async def start_in_background(request: Request, body: ResponseBody) -> Response:
-    """Answer as soon as the response has begun, or with the error that it cannot. `stream` follows it."""
+    """Start the response; answer with its state, or with the error that prevents it. `stream` follows its events."""
     if body.store is False:
         raise invalid("background: true requires that the response is stored", "store")
     store, key = store_of(request), context_of(request).key
@@ -40,7 +40,7 @@ async def start_in_background(request: Request, body: ResponseBody) -> Response:
     running = store.find_running(response_id, key)
     if running is not None:
         return json_response(running.snapshot())
-    if log.has_begun.is_set():  # and has ended already
+    if log.has_begun.is_set():  # it has already ended
         return json_response(store.find(response_id, key).body)
     answer = await work
     response = json_response(answer.body, answer.status)

@@ -1,4 +1,4 @@
-"""A request for a response as the body of a chat."""
+"""Conversion of a request for a response into the body of a chat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from antiphon.server.generation.parameters.request_schemas import (
 
 
 def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:
-    """The same request as a chat."""
+    """Return the request as a chat."""
     shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     wants_logprobs = body.top_logprobs is not None or "message.output_text.logprobs" in (body.include or ())
     tools = response_tools(body, items).chat

@@ -1,4 +1,4 @@
-"""`POST /v1/responses/compact`: a long conversation as one item that later requests accept in its place."""
+"""`POST /v1/responses/compact`: replaces a long conversation by one item, which later requests accept."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ TASK = (
     "Summarise the conversation for someone who will continue it. Keep what the user asked for, facts, names, numbers, "
     "decisions, results of tools and open questions. Leave out greetings. Write only the summary."
 )
-#: Of the model's context: the newest items are kept as they are if they take no more, and so long is a summary.
+#: Divisors of the context length: maximum tokens of the items kept unchanged, and of a summary.
 KEPT_SHARE, SUMMARY_SHARE = 4, 8
 MAX_SUMMARY_TOKENS = 512
-#: A conversation is summed up in pieces of half a context: so many generations are made for one request at most.
+#: Maximum chunks, each half a context long, that one request summarizes with a generation each.
 MAX_PIECES = 64
 
 
@@ -72,7 +72,7 @@ async def compact(request: Request) -> Response:
 
 
 class Compaction:
-    """The last turn is kept if it is short enough; the model sums up what came before."""
+    """Compaction of a conversation: keeps the last turn if it is short enough, and has the model summarize the rest."""
 
     def __init__(self, serving: Serving, model: ReadyModel, instructions: str | None) -> None:
         self._serving = serving
@@ -82,7 +82,7 @@ class Compaction:
         self._piece_tokens = max(16, model.max_tokens // 2)
 
     async def run(self, items: Sequence[PlainItem | Summary]) -> str:
-        """The content of the compaction item."""
+        """Return the content of the compaction item."""
         start = max((index for index, item in enumerate(items) if _is_users(item)), default=len(items))
         kept = [item for item in items[start:] if not isinstance(item, Summary)]
         num_tokens = len(await self._encode(transcript(kept)))
@@ -95,7 +95,7 @@ class Compaction:
         return response_usage(usage, 0, with_timings=False)
 
     async def _summary(self, items: Sequence[PlainItem | Summary]) -> str:
-        """A summary of the items. A text that is too long is summed up piece by piece, each with the summary so far."""
+        """Summarize the items; a long text is summarized in chunks, each together with the summary so far."""
         summary = "\n".join(item.text for item in items if isinstance(item, Summary))
         ids = await self._encode(transcript([item for item in items if not isinstance(item, Summary)]))
         size = self._piece_tokens

@@ -1,4 +1,4 @@
-"""A compaction item: a summary of what came first, and the newest items as they were. Opaque to clients."""
+"""Compaction items: a summary of the older items, and the newest items unchanged. Opaque to clients."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from antiphon.server.web.bodies.stepped_validation import STEP
 from antiphon.server.web.http.errors import invalid
 
 VERSION = 1
-#: Items that are kept as they were.
+#: Maximum items that are kept unchanged.
 MAX_KEPT = 1024
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Text in place of the items that it sums up."""
+    """Text that replaces the items it summarizes."""
 
     text: str
 
 
 def packed(summary: str, kept: Iterable[PlainItem]) -> str:
-    """The content of a compaction item. It is encoded, not encrypted: it has nothing that its client did not send."""
+    """Encode the content of a compaction item, which needs no encryption: the client knows all that it contains."""
     items = [item.model_dump(exclude_none=True) for item in kept]
     return base64.b64encode(orjson.dumps({"version": VERSION, "summary": summary, "kept": items})).decode()
 
 
 async def unpack(items: Iterable[Item], max_kept: int | None = MAX_KEPT) -> None:
-    """Unpack the compaction items among the items, in a thread. Rejects those that are not ours."""
+    """Unpack all compaction items, in a thread. Raises `ApiError` if this server did not make their content."""
     num_kept = 0
     for item in items:
         if isinstance(item, CompactionItem):
@@ -47,7 +47,10 @@ async def unpack(items: Iterable[Item], max_kept: int | None = MAX_KEPT) -> None
 
 
 def unpacked(item: CompactionItem) -> tuple[str, list[PlainItem]]:
-    """The summary and the items in a compaction item. Blocking the first time, for as long as a body of its size."""
+    """Return the summary and the kept items of a compaction item.
+
+    Blocks the first time, for as long as parsing a request body of the same size takes.
+    """
     if item.content is not None:
         return item.content
     try:
@@ -69,13 +72,13 @@ def _read(content: Any) -> tuple[str, list[PlainItem]]:
         message = f"a compaction item contains {len(kept):,} items; at most {MAX_KEPT:,} are allowed"
         raise invalid(message, "input", "invalid_compaction")
     items: list[PlainItem] = []
-    for start in range(0, len(kept), STEP):  # other threads run in between
+    for start in range(0, len(kept), STEP):  # so that other threads run in between
         items += PLAIN_ITEMS.validate_python(kept[start : start + STEP])
     return summary, items
 
 
 def expanded(items: Iterable[Item]) -> Iterator[PlainItem | Summary]:
-    """The items, with what compaction items contain in their place."""
+    """Yield the items, replacing compaction items by their content."""
     for item in items:
         if isinstance(item, CompactionItem):
             summary, kept = unpacked(item)

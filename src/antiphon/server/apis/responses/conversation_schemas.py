@@ -1,4 +1,4 @@
-"""The bodies of requests and answers about conversations."""
+"""Schemas of requests and answers about conversations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from antiphon.server.apis.responses.request_schemas import Item
 from antiphon.server.web.http.schemas import AnswerBody, Body, Metadata
 
-#: At a time, as at OpenAI.
+#: Maximum items of one request, as in OpenAI's API.
 MAX_ITEMS = 20
 
 

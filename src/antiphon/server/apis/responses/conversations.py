@@ -1,4 +1,4 @@
-"""`/v1/conversations`: lists of items that responses read and add to."""
+"""`/v1/conversations`: lists of items that responses read and extend."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def get_item(request: Request, conversation_id: str, item_id: str) -> Resp
 @router.delete("/v1/conversations/{conversation_id}/items/{item_id}")
 @described(answer=ConversationAnswer)
 async def delete_item(request: Request, conversation_id: str, item_id: str) -> Response:
-    """The answer is the conversation."""
+    """Delete an item, and return the conversation."""
     found = _find(request, conversation_id)
     conversations_of(request).remove_item(found, item_id)
     return json_response(found.body())

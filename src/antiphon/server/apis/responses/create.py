@@ -1,4 +1,4 @@
-"""`POST /v1/responses`: answers that are stored, and can be continued by their id."""
+"""`POST /v1/responses`: generates responses, which are stored and can be continued by their id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from antiphon.server.web.middleware.internal_call import CALLER, Caller
 
 router = APIRouter()
 
-#: From the names of a chat's fields to those of this route.
+#: Field of this route by the field of a chat that errors name.
 PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_format": "text.format"}
 
 
@@ -36,7 +36,7 @@ async def create_response(request: Request) -> Response:
     body = with_available_tools(await read_body(request, ResponseBody, serving.config.limits.body_bytes), context)
     caller: Caller | None = request.scope.get(CALLER)
     response_id = None if caller is None else caller.background_id
-    if body.store is None and context.is_low_priority and not body.background:  # a batch has its results in a file
+    if body.store is None and context.is_low_priority and not body.background:  # a batch stores its results in a file
         body = body.model_copy(update={"store": False})
     if body.background and response_id is None:
         return await start_in_background(request, body)
@@ -50,7 +50,7 @@ async def create_response(request: Request) -> Response:
 async def _prepare(
     serving: Serving, stores: Stores, body: ResponseBody, owner: int | None, response_id: str | None
 ) -> ResponseRun:
-    """Check everything that can be rejected before the engine receives the request."""
+    """Prepare the generation, and raise every error that can be detected before the engine receives the request."""
     found = await history(body.input, body.previous_response_id, body.conversation, stores, owner)
     try:
         chat = await prepare_fitting(serving, body, found.items)

@@ -1,4 +1,4 @@
-"""`EventLog`: the events of a response that runs in the background, for streams that follow it."""
+"""`EventLog`: the events of a background response, for streams that follow it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from antiphon.server.web.http.events import named_event
 
 
 class EventLog:
-    """Events in the form in which they are sent. A follower gets those of the past, then the others as they come."""
+    """Encoded events of a response; a follower receives the past events, then new ones as they are generated."""
 
     def __init__(self) -> None:
         self._events: list[bytes] = []
         self._is_over = False
         self._changed = asyncio.Event()
-        #: Set with the first event.
+        #: Set by the first event.
         self.has_begun = asyncio.Event()
 
     def append(self, event: WireEvent) -> None:
@@ -33,7 +33,7 @@ class EventLog:
         self._changed.clear()
 
     async def follow(self, first: int = 0) -> AsyncGenerator[bytes, None]:
-        """The events from that number on, until the response has ended."""
+        """Yield the events from index `first` on, until the response has ended."""
         while True:
             while first < len(self._events):
                 yield self._events[first]

@@ -1,4 +1,4 @@
-"""`ResponseEvents`: the events of a response, with their numbers, and where it is kept while it runs and afterwards."""
+"""`ResponseEvents`: numbers the events of a response, and stores the response while it runs and afterwards."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from antiphon.server.web.http.errors import SERVER, ApiError
 from antiphon.server.web.http.events import named_event
 
 Stores = tuple[ResponseStore, ConversationStore]
-#: The events before the first output.
+#: Events before the first output.
 BEGINNING = ("response.created", "response.in_progress")
 
 
 class ResponseEvents(WireFormat):
-    """The response is stored before its last event, which has its final status. A failure is the last event."""
+    """Events of one response.
+
+    The response is stored before the event with its final status. If it failed, an `error` event follows.
+    """
 
     def __init__(self, run: ResponseRun, stores: Stores, cancel: Callable[[], None]) -> None:
         self._run = run
@@ -58,7 +61,7 @@ class ResponseEvents(WireFormat):
         self._store.running.pop(run.id, None)
         if run.log is None:
             return
-        if run.status == IN_PROGRESS:  # ended by a deadline or the end of the server
+        if run.status == IN_PROGRESS:  # ended by a deadline or a shutdown
             for _ in run.break_off(ApiError(503, "the response was ended by the server", code="ended", kind=SERVER)):
                 pass
             self._store.add(run.stored())

@@ -1,4 +1,4 @@
-"""`History`: all that a response answers: the new items, after those of a previous response or a conversation."""
+"""`History`: the items that a response answers: those of a previous response or a conversation, then the new ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from antiphon.server.web.http.errors import invalid
 
 @dataclass(frozen=True)
 class History:
-    """`items` build the prompt; `inputs` are the same as the API lists them, and `given` the new ones of them."""
+    """Items that a response answers.
+
+    `items` build the prompt, `inputs` are the same items as the API lists them, and `given` are the new ones among the
+    inputs.
+    """
 
     items: list[Item]
     inputs: list[WireEvent]
@@ -33,7 +37,7 @@ async def history(
     stores: tuple[ResponseStore, ConversationStore],
     owner: int | None,
 ) -> History:
-    """The history that a request refers to. What does not exist, or belongs to another key, is an error."""
+    """Collect the items that a request refers to. Raises `ApiError` for ids that are unknown or of another key."""
     responses, conversations = stores
     new = _items(input_)
     await unpack(new)
@@ -54,7 +58,7 @@ async def history(
 
 
 async def _validated(items: Sequence[WireEvent]) -> list[Item]:
-    """The items of a conversation, a part at a time, so that other requests run in between."""
+    """Validate the items of a conversation in steps, so that other requests run in between."""
     made: list[Item] = []
     for start in range(0, len(items), STEP):
         part = ITEMS.validate_python(items[start : start + STEP])
@@ -65,13 +69,13 @@ async def _validated(items: Sequence[WireEvent]) -> list[Item]:
 
 
 def _items(input_: str | Sequence[Item] | None) -> list[Item]:
-    """Plain text is a user message."""
+    """Return the items; plain text is a user message."""
     if isinstance(input_, str):
         return ITEMS.validate_python([{"role": "user", "content": input_}])
     return list(input_ or ())
 
 
 def _is_in(responses: ResponseStore, previous_id: str, conversation: StoredConversation, owner: int | None) -> bool:
-    """Whether the conversation has the output of that response already."""
+    """Return whether the conversation already contains that response."""
     previous = responses.find(previous_id, owner, "previous_response_id")
     return (previous.body.get("conversation") or {}).get("id") == conversation.id

@@ -1,4 +1,4 @@
-"""`POST /v1/responses/input_tokens`: how many tokens the prompt of a response would have."""
+"""`POST /v1/responses/input_tokens`: counts the tokens of a response's prompt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ router = APIRouter()
 @router.post("/v1/responses/input_tokens")
 @described(body=InputTokensBody, answer=CountedTokensAnswer)
 async def count_input_tokens(request: Request) -> Response:
-    """A prompt that is longer than the model's context is counted too."""
+    """Count the tokens of a response's prompt, even beyond the model's context length."""
     serving, context = serving_of(request), context_of(request)
     given = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
     body = with_available_tools(given, context)

@@ -1,4 +1,4 @@
-"""The input items of a response, and the chat messages they stand for."""
+"""Input items of a response, and their conversion into chat messages."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ def new_id(kind: str) -> str:
 
 
 def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
-    """The items as chat messages. Reasoning, text and calls of one assistant turn become one message.
+    """Convert items into chat messages; reasoning, text and calls of one assistant turn become one message.
 
-    A summary is put before the next message of the user. Without any item there is an empty message.
+    A summary begins the next item's message if that is a user's, and otherwise is a user message of its own. Without
+    any message, the result is an empty user message.
     """
     made: list[Message] = [] if instructions is None else [SystemMessage(role="system", content=instructions)]
     thought: str | None = None
@@ -116,7 +117,7 @@ def _call(item: CallItem) -> ToolCall | CustomToolCall:
 
 
 def _found(item: ToolSearchOutputItem) -> str:
-    """The names of the tools that a search found; what they do is among the tools of the prompt."""
+    """Name the tools that a search found; their descriptions are among the tools of the prompt."""
     return f"Found tools: {', '.join(ResponseTools(item.tools).called) or 'none'}"
 
 
@@ -125,7 +126,7 @@ def _after(summary: Summary | None, text: str) -> str:
 
 
 def transcript(items: Sequence[PlainItem]) -> str:
-    """A conversation as plain text. Reasoning is left out."""
+    """Return a conversation as plain text, without reasoning and tool searches."""
     lines = []
     for item in items:
         if isinstance(item, MessageItem):
@@ -152,7 +153,7 @@ def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
 
 
 def listed(item: Item) -> WireEvent:
-    """An input item as the API lists it: with an id, and text as parts."""
+    """Return an input item as the API lists it: with an id, and text as parts."""
     plain: WireEvent = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
     if isinstance(item, MessageItem):
         kind = INPUT_TYPES[item.role]

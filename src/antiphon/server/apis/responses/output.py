@@ -1,4 +1,4 @@
-"""`ResponseOutput`: the output items of a response as they grow, and the events of each step."""
+"""`ResponseOutput`: the output items of a response while they are generated, and their events."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 SEARCH = "tool_search_call"
-#: The field with the arguments of a call, and the events about it.
+#: Field with the arguments of a call, and prefix of the events about it, by item type.
 ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}
 ARGUMENT_EVENTS = {
     "function_call": "response.function_call_arguments",
     "custom_tool_call": "response.custom_tool_call_input",
 }
-#: For each output item, the number of characters and of log-probabilities of each of its deltas.
+#: Number of characters and of log-probabilities in each delta, per output item.
 Cuts = list[list[tuple[int, int]]]
 
 
 class ResponseOutput:
-    """Built from the parser's pieces. The last of `items` is open until the next one begins.
+    """Output items built from the parser's output; the last of `items` stays open until the next one begins.
 
-    A response that is replayed gives its items, whose ids are used again.
+    A replayed response passes its items, whose ids are reused. `called` maps a tool's name in calls to the item of its
+    calls; other calls become functions or custom tools without a namespace.
     """
 
     def __init__(self, replayed: Sequence[WireEvent] = (), called: Mapping[str, CalledTool] | None = None) -> None:
-        """`called` says what calls of tools are that are no functions, or have a namespace."""
         self.items: list[WireEvent] = []
         self.cuts: Cuts = []
         self._replayed = replayed
@@ -45,7 +45,7 @@ class ResponseOutput:
         return "".join(parts)
 
     def take(self, pieces: list[Piece], logprobs: list[RankedTokenEntry]) -> Iterator[WireEvent]:
-        """The events of some pieces; `logprobs` belong to their text."""
+        """Yield the events of parsed pieces; `logprobs` belong to their text."""
         for piece in pieces:
             if isinstance(piece, Content):
                 yield from self._add_text("message", piece.text, logprobs)
@@ -64,7 +64,7 @@ class ResponseOutput:
         yield from self._close("completed" if is_complete else "incomplete")
 
     def _event(self, kind: str, **fields: Any) -> WireEvent:
-        """An event about the last item."""
+        """Return an event about the last item."""
         return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
 
     def _item_event(self, kind: str) -> WireEvent:
@@ -120,7 +120,7 @@ class ResponseOutput:
     def _add_arguments(self, text: str) -> Iterator[WireEvent]:
         item = self.items[-1]
         self.cuts[-1].append((len(text), 0))
-        if item["type"] == SEARCH:  # has its arguments as an object, when they are complete
+        if item["type"] == SEARCH:  # shows its arguments as an object, once they are complete
             self._arguments += text
             return
         item[ARGUMENTS[item["type"]]] += text
@@ -135,7 +135,7 @@ class ResponseOutput:
         return self._earlier("id") or new_id(kind)
 
     def _earlier(self, name: str) -> str | None:
-        """A field of the next item, if it is replayed."""
+        """Return a field of the replayed item at the next index, or None if no item is replayed there."""
         place = len(self.items)
         return self._replayed[place][name] if place < len(self._replayed) else None
 
@@ -164,5 +164,5 @@ class ResponseOutput:
 
 
 def _copy(part: WireEvent) -> WireEvent:
-    """A copy, since the part continues to grow."""
+    """Copy the part, which continues to grow."""
     return {name: list(value) if isinstance(value, list) else value for name, value in part.items()}

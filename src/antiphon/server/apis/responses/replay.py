@@ -1,4 +1,4 @@
-"""The events of a response that is stored, the same as when it was generated."""
+"""Events of a stored response, identical to those sent while it was generated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALLS = (*ARGUMENTS, SEARCH)
 
 
 def replay(body: WireEvent, cuts: Cuts) -> Iterator[WireEvent]:
-    """All events with their numbers. `cuts` say how the text of each output item was divided."""
+    """Yield all events, numbered. `cuts` say how the text of each output item was divided into deltas."""
     for number, event in enumerate(_events(body, cuts)):
         yield {**event, "sequence_number": number}
 

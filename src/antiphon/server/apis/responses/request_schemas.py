@@ -1,4 +1,4 @@
-"""The body of `POST /v1/responses`, and the items that its input is made of."""
+"""Request body of `POST /v1/responses`, and the items of its input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InputText(Body):
 
 
 class OutputText(Body):
-    """As the server gave it; what belongs to the text is taken and of no effect."""
+    """Text of an earlier answer; its annotations and log-probabilities are accepted without effect."""
 
     type: Literal["output_text"]
     text: str
@@ -103,7 +103,7 @@ class InputGrammarFormat(Body):
 
 
 class ResponseCustomTool(Body):
-    """A tool whose input is text, which may have to match a grammar."""
+    """A tool whose input is text, optionally constrained by a grammar."""
 
     type: Literal["custom"]
     name: FunctionName
@@ -114,7 +114,7 @@ class ResponseCustomTool(Body):
 
 
 class NamespaceTool(Body):
-    """Tools that are called by the namespace's name and their own."""
+    """A group of tools, each called by the namespace's name and its own."""
 
     type: Literal["namespace"]
     name: Annotated[str, Field(min_length=1, max_length=256)]
@@ -123,7 +123,7 @@ class NamespaceTool(Body):
 
 
 class ToolSearchTool(Body):
-    """A search for further tools, which the client runs; one that the API would run is ignored."""
+    """A search for further tools, run by the client if `execution` is `client`; otherwise ignored."""
 
     type: Literal["tool_search"]
     execution: Literal["client", "server"] | None = None
@@ -132,7 +132,7 @@ class ToolSearchTool(Body):
 
 
 class HostedTool(Body):
-    """A tool that OpenAI's API runs itself. It is ignored, and named in `x-antiphon-ignored`."""
+    """A tool that OpenAI's service runs; ignored, and named in `x-antiphon-ignored`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -170,7 +170,7 @@ class ToolSearchCallItem(Body):
 
 
 class ToolSearchOutputItem(Body):
-    """The tools that a search found. They may be called from here on."""
+    """Tools that a search found; they may be called from here on."""
 
     type: Literal["tool_search_output"]
     call_id: str | None = None
@@ -196,7 +196,7 @@ class ReasoningItem(Body):
 
 
 class CompactionItem(Body):
-    """What `POST /v1/responses/compact` made of a conversation."""
+    """A conversation compacted by `POST /v1/responses/compact`."""
 
     type: Literal["compaction"]
     encrypted_content: str
@@ -206,7 +206,7 @@ class CompactionItem(Body):
 
     @property
     def content(self) -> tuple[str, list[PlainItem]] | None:
-        """The summary and the items that were kept; None until it is unpacked."""
+        """Summary and kept items; None until the item is unpacked."""
         return self._content
 
     def set_content(self, summary: str, kept: list[PlainItem]) -> None:
@@ -214,11 +214,11 @@ class CompactionItem(Body):
 
 
 def _kind(value: Any) -> Any:
-    """An item without a type is a message."""
+    """Return the type of an item; an item without a type is a message."""
     return (value.get("type") or "message") if isinstance(value, dict) else getattr(value, "type", None)
 
 
-#: An item that stands for itself alone.
+#: Any item but a compaction item, which contains others.
 PlainItem = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
@@ -250,7 +250,7 @@ class ConversationReference(Body):
     id: Annotated[str, Field(max_length=512)]
 
 
-#: Omitted, an empty message.
+#: Text or items; an omitted input is an empty message.
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
 
 
@@ -261,7 +261,7 @@ class ChosenTool(Body):
 
 
 class ChosenTools(Body):
-    """Only these of the tools may be called."""
+    """The only tools that may be called."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
@@ -283,9 +283,9 @@ class TextOptions(Body):
 
 
 class ReasoningOptions(Body):
-    #: Passed to templates that know it.
+    #: Passed to chat templates that read `reasoning_effort`.
     effort: Effort | None = None
-    #: Accepted without effect: reasoning is given whole.
+    #: Accepted without effect: reasoning is not summarized.
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     context: Literal["auto", "current_turn", "all_turns"] | None = None
@@ -297,7 +297,7 @@ class ResponseStreamOptions(Body):
     include_obfuscation: bool | None = None
 
 
-#: Of these, only log-probabilities add something to an answer: the others belong to tools that are not here.
+#: Only `message.output_text.logprobs` adds to an answer; the others are accepted without effect.
 Includable = Literal[
     "message.output_text.logprobs",
     "reasoning.encrypted_content",
@@ -311,12 +311,12 @@ Includable = Literal[
 
 
 class ResponseBody(SamplingBody):
-    """`store` (true by default) keeps the response for `previous_response_id` and `GET /v1/responses/{id}`."""
+    """A request for a response. `store` (default: true) keeps it for `previous_response_id` and `GET /v1/responses`."""
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = RESPONSES
 
     input: Input | None = None
-    #: Its items come before the input; input and output are added to it.
+    #: Conversation whose items precede the input; input and output are appended to it.
     conversation: Annotated[str, Field(max_length=512)] | ConversationReference | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
@@ -330,11 +330,11 @@ class ResponseBody(SamplingBody):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     include: list[Includable] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    #: `auto` drops the oldest items of a conversation that is too long.
+    #: `auto` drops the oldest turns of a conversation that exceeds the context.
     truncation: Literal["auto", "disabled"] | None = None
-    #: Calls beyond this number are not given.
+    #: Maximum number of calls in the answer; further calls are dropped.
     max_tool_calls: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    #: The answer comes at once; the response is read by its id.
+    #: Answer at once; the response is read by its id.
     background: bool | None = None
     #: Accepted without effect.
     access_programs: dict[str, Any] | None = None
@@ -343,18 +343,18 @@ class ResponseBody(SamplingBody):
 
 
 class InputTokensBody(ResponseBody):
-    """The fields of a response that make its prompt."""
+    """A request for a response, whose prompt tokens are counted."""
 
     #: Accepted without effect.
     personality: Annotated[str, Field(max_length=64)] | None = None
 
 
 class CompactBody(ModelBody):
-    """The conversation that is to be made shorter."""
+    """A conversation to compact."""
 
     input: Input | None = None
     previous_response_id: str | None = None
-    #: Told to the model that writes the summary.
+    #: Instructions of the conversation, for the model that writes the summary.
     instructions: str | None = None
     #: Accepted without effect.
     service_tier: str | None = None

@@ -1,4 +1,4 @@
-"""The bodies of answers about responses, for the OpenAPI document."""
+"""Response schemas of the Responses API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class AnswerCustomToolCallOutput(AnswerBody):
 
 
 class AnswerCompaction(AnswerBody):
-    """Opaque; it is sent back as it is."""
+    """A compacted conversation, opaque to clients, which send it back unchanged."""
 
     id: str
     type: Literal["compaction"]

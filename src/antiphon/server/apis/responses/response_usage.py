@@ -1,4 +1,4 @@
-"""The usage of a response."""
+"""The `usage` field of a response."""
 
 from __future__ import annotations
 

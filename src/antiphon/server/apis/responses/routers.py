@@ -1,4 +1,4 @@
-"""The routes of the Responses API and of its conversations."""
+"""Routers of the Responses API and its conversations."""
 
 from __future__ import annotations
 

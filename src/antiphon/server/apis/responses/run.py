@@ -28,7 +28,10 @@ IN_PROGRESS = "in_progress"
 
 
 class ResponseRun:
-    """Turns the engine's deltas into events; `body` is the response in its present state."""
+    """State of a response, which turns the engine's events into events of the API.
+
+    `body` returns the response as generated so far. A background response passes its id, and a log for its events.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,6 @@ class ResponseRun:
         response_id: str | None = None,
         log: EventLog | None = None,
     ) -> None:
-        """A response in the background has its id already, and a log for its events."""
         self.request = request
         self.chat = chat
         self.owner = owner
@@ -61,13 +63,13 @@ class ResponseRun:
     def take(self, delta: TextDelta) -> Iterator[WireEvent]:
         self._logprobs += self.chat.logprobs(delta) or []
         pieces = self._allowed(self._parser.feed(self.chat.text(delta)))
-        if not pieces:  # held back until more is known
+        if not pieces:  # the parser holds the text back until more is known
             return
         logprobs, self._logprobs = self._logprobs, []
         yield from self._output.take(pieces, logprobs)
 
     def _allowed(self, pieces: list[Piece]) -> list[Piece]:
-        """Without the calls beyond `max_tool_calls`."""
+        """Return the pieces without the calls beyond `max_tool_calls`."""
         most = self.request.max_tool_calls
         if most is None:
             return pieces
@@ -78,7 +80,7 @@ class ResponseRun:
         yield from self._finish("completed" if is_complete else "incomplete")
 
     def break_off(self, error: ApiError) -> Iterator[WireEvent]:
-        """A cancelled response keeps its output so far; any other failure is an error."""
+        """End early; a cancelled response keeps its output so far, and any other error makes the response fail."""
         is_cancelled = error.code == "cancelled"
         self.error = None if is_cancelled else error
         yield from self._finish("cancelled" if is_cancelled else "failed")
@@ -94,7 +96,7 @@ class ResponseRun:
         return StoredResponse(self.body(), history.inputs, items, self.owner, self._output.cuts)
 
     def extend_conversation(self, store: ConversationStore) -> None:
-        """Add input and output to the conversation, unless the response failed or the conversation is gone."""
+        """Add input and output to the conversation, unless the response failed or the conversation was deleted."""
         conversation = self._history.conversation
         if conversation is None or self.status == "failed":
             return

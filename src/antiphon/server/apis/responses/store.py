@@ -23,10 +23,9 @@ MAX_ID_SHOWN = 100
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it was sent, and the items from which a response that continues it builds its prompt.
+    """A response as it was sent, and the items with which a later prompt continues it.
 
-    `owner` is the API key that it belongs to; with another key it is not found. `cuts` divide its text into the deltas
-    of its stream.
+    Only requests with the API key `owner` find the response. `cuts` divide its text into the deltas of its stream.
     """
 
     body: WireEvent
@@ -42,7 +41,10 @@ class StoredResponse:
 
 @dataclass(frozen=True)
 class RunningResponse:
-    """A response being generated: `snapshot` is its present state, `cancel` ends it; in the background it has a log."""
+    """A response being generated.
+
+    `snapshot` returns its current state, `cancel` ends it, and `log` has its events if it runs in the background.
+    """
 
     snapshot: Callable[[], WireEvent]
     cancel: Callable[[], None]
@@ -51,12 +53,15 @@ class RunningResponse:
 
 
 class ResponseStore:
-    """Bounded by number and by bytes, in equal shares if several keys fill it. For one event loop."""
+    """Stored and running responses, for one event loop.
+
+    Stored responses are limited in number and bytes; keys that fill the store get equal shares.
+    """
 
     def __init__(self, max_responses: int, max_bytes: int) -> None:
         self._store: BoundedStore[StoredResponse] = BoundedStore(max_responses, max_bytes)
         self.running: dict[str, RunningResponse] = {}
-        #: The logs of responses that are about to run in the background, and the tasks of those that do.
+        #: Logs of background responses that have not begun, and tasks of all background responses.
         self.expected: dict[str, EventLog] = {}
         self.background: set[asyncio.Task[Any]] = set()
 
@@ -65,7 +70,7 @@ class ResponseStore:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the stored responses and their inputs as JSON."""
+        """Bytes of the stored responses and their inputs as JSON."""
         return self._store.num_bytes
 
     def add(self, stored: StoredResponse) -> None:
@@ -73,7 +78,7 @@ class ResponseStore:
         self._store.put(stored.id, stored.owner, stored, size + 8 * sum(map(len, stored.cuts)))
 
     def find(self, response_id: str, owner: int | None, param: str | None = None) -> StoredResponse:
-        """The response. One that was never stored, was removed, or belongs to another key is not found."""
+        """Return the response. Raises `ApiError` if it is unknown, removed, or belongs to another key."""
         stored = self._store.get(response_id, owner)
         if stored is None:
             raise self.missing(response_id, param)

@@ -1,4 +1,4 @@
-"""`/v1/responses/{id}`: reading, deleting and cancelling a response, and its input items."""
+"""`/v1/responses/{id}`: read, cancel and delete a response, and list its input items."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def get_response(
     starting_after: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
     include_obfuscation: bool | None = None,
 ) -> Response:
-    """With `stream`, its events after `starting_after`, as they were sent. `include_obfuscation` is without effect."""
+    """Return a response, or with `stream` its events after `starting_after`. `include_obfuscation` has no effect."""
     store, owner = store_of(request), context_of(request).key
     running = store.find_running(response_id, owner)
     first = 0 if starting_after is None or not stream else starting_after + 1
@@ -62,7 +62,7 @@ async def delete_response(request: Request, response_id: str) -> Response:
 @router.post("/v1/responses/{response_id}/cancel")
 @described(answer=ResponseAnswer)
 async def cancel_response(request: Request, response_id: str) -> Response:
-    """End a response that is being written; its stream tells how far it came. Cancelling twice changes nothing."""
+    """Cancel a response being generated; its output so far is kept. Cancelling twice changes nothing."""
     store, owner = store_of(request), context_of(request).key
     running = store.find_running(response_id, owner)
     if running is not None:
@@ -80,6 +80,6 @@ async def cancel_response(request: Request, response_id: str) -> Response:
 async def input_items(
     request: Request, response_id: str, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:
-    """All that the response answers, earlier turns included."""
+    """List the items that the response answers, including those of earlier turns."""
     stored = store_of(request).find(response_id, context_of(request).key)
     return json_response(page(stored.inputs, after, limit, order))

@@ -1,4 +1,4 @@
-"""`ResponseTools`: the tools of a response as tools of a chat, which have no namespaces, and calls of them as items."""
+"""`ResponseTools`: converts a response's tools into a chat's tools, which have no namespaces, and their calls back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from antiphon.server.generation.parameters.messages import Custom, CustomTool, F
 from antiphon.server.web.http.context import RequestContext
 from antiphon.server.web.http.errors import invalid
 
-#: The function that a search for tools is called by.
+#: Name of the function that searches for tools.
 TOOL_SEARCH = "tool_search"
 MAX_NAME = 64
 SEPARATOR = "__"
@@ -32,7 +32,7 @@ DIGEST = 8
 
 @dataclass(frozen=True)
 class CalledTool:
-    """What a call of a chat's tool is in this API."""
+    """Item type, tool name and namespace with which this API shows a call of a chat's tool."""
 
     kind: str
     name: str
@@ -40,10 +40,13 @@ class CalledTool:
 
 
 class ResponseTools:
-    """`chat` are the tools as a chat has them; `called` leads from the name of each to what a call of it is."""
+    """Tools of a response.
+
+    `chat` has them as tools of a chat; `called` maps their names in calls to what this API shows. Tools `found` by a
+    search are added unless their names are known already.
+    """
 
     def __init__(self, tools: Sequence[AnyResponseTool], found: Sequence[AnyResponseTool] = ()) -> None:
-        """Tools `found` by a search are added unless they are known already."""
         self.chat: list[Tool | CustomTool] = []
         self.called: dict[str, CalledTool] = {}
         for tool in tools:
@@ -78,13 +81,13 @@ class ResponseTools:
 
 
 def response_tools(body: ResponseBody, items: Sequence[Item]) -> ResponseTools:
-    """The tools of a request, and those that its searches found."""
+    """Return the tools of a request, including those that its searches found."""
     found = [tool for item in items if isinstance(item, ToolSearchOutputItem) for tool in item.tools]
     return ResponseTools(body.tools or (), found)
 
 
 def joined_name(namespace: str | None, name: str) -> str:
-    """One name for a tool of a namespace. The end of a name that is too long for a function becomes a digest."""
+    """Join the names of a namespace and a tool; a digest replaces the end of a name that is invalid for a function."""
     if not namespace:
         return name
     whole = namespace + name if namespace.endswith((SEPARATOR, ".", "/")) else f"{namespace}{SEPARATOR}{name}"
@@ -96,7 +99,7 @@ def joined_name(namespace: str | None, name: str) -> str:
 
 
 def with_available_tools(body: ResponseBody, context: RequestContext) -> ResponseBody:
-    """The request without tools that OpenAI's API runs itself; a strict server rejects them."""
+    """Return the request without the tools that OpenAI's service runs; a strict server rejects them."""
     kept: list[AnyResponseTool] = []
     for index, tool in enumerate(body.tools or ()):
         is_hosted = isinstance(tool, HostedTool) or (isinstance(tool, ToolSearchTool) and tool.execution != "client")

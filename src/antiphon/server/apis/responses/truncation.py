@@ -1,4 +1,4 @@
-"""`truncation: auto`: the oldest turns of a conversation are dropped until it fits the model's context."""
+"""`truncation: auto`: drops the oldest turns of a conversation until it fits the model's context."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from antiphon.server.web.http.errors import ApiError
 
 
 async def prepare_fitting(serving: Serving, body: ResponseBody, items: Sequence[Item]) -> ChatCall:
-    """The chat, without as few of its oldest turns as make it fit if `truncation` is `auto`.
+    """Prepare the chat; with `truncation: auto`, drop the fewest of its oldest turns that make it fit.
 
-    A turn begins with a message of the user. Instructions and the last turn always stay, so it may still be too long.
+    A turn begins with a message of the user. Instructions and the last turn always stay, so the prompt may still be too
+    long.
     """
     try:
         chat = await prepare_chat(serving, chat_body(body, items))
@@ -46,13 +47,13 @@ async def _if_fitting(serving: Serving, body: ResponseBody, items: list[Item]) -
 
 
 def _has_room(chat: ChatCall, body: ResponseBody) -> bool:
-    """Whether the answer that is asked for fits after the prompt; it may claim up to half of the context."""
+    """Return whether the requested output tokens, at most half of the context, fit after the prompt."""
     wanted = min(body.max_output_tokens or 1, chat.model.max_tokens // 2)
     return len(chat.call.prompt) + wanted <= chat.model.max_tokens
 
 
 def _without(items: Sequence[Item], start: int) -> list[Item]:
-    """The items from `start` on, and the instructions among the earlier ones."""
+    """Return the items from `start` on, preceded by the instructions among the earlier items."""
     return [item for item in items[:start] if _is_message(item, "system", "developer")] + list(items[start:])
 
 

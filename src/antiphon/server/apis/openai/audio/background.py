@@ -1,4 +1,4 @@
-"""Transcriptions with `background: true`: their queue, and where they are kept after their end."""
+"""Queue and results of transcriptions with `background: true`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ MAX_ID_SHOWN = 100
 
 
 class BackgroundTranscriptions:
-    """Transcriptions that wait or run, and those that have ended, until they expire. For one event loop.
+    """Transcriptions that wait, run, or have ended and not expired yet. For one event loop.
 
-    The key with the fewest running ones is next. With another key than its own a transcription is not found.
+    The key with the fewest running transcriptions is served next. A transcription is only found with its own key.
     """
 
     def __init__(self, app: FastAPI, limits: Limits) -> None:
@@ -47,7 +47,7 @@ class BackgroundTranscriptions:
         self._is_closed = False
 
     def check_room(self, owner: int | None) -> None:
-        """Raise if the key has as many transcriptions waiting and running as it may."""
+        """Raise `ApiError` if the key has reached its limit of unfinished transcriptions, or no results are kept."""
         limits = self._limits
         if not limits.stored_responses or not limits.stored_bytes:
             message = "this server keeps no results, which background needs; raise --max-responses, --responses-memory"
@@ -58,18 +58,18 @@ class BackgroundTranscriptions:
             raise too_many(message, "too_many_transcriptions")
 
     def start(self, job: BackgroundJob) -> None:
-        """Run it when it is its turn."""
+        """Queue the transcription; it runs when its turn comes."""
         self._open[job.id] = job
         self._start_next()
 
     def _start_next(self) -> None:
-        """Start as many as may run. A cancelled one counts until its request has ended."""
+        """Start waiting transcriptions up to the limit; a cancelled one counts until its request has ended."""
         while not self._is_closed and len(self._tasks) < self._limits.background_concurrency:
             waiting = [job for job in self._open.values() if job.task is None]
             if not waiting:
                 return
             running = Counter(job.owner for job in self._tasks.values())
-            job = min(waiting, key=lambda job: running[job.owner])  # the oldest one of those with equally many
+            job = min(waiting, key=lambda job: running[job.owner])  # the oldest of several
             job.task = asyncio.create_task(self._run(job))
             self._tasks[job.task] = job
             job.task.add_done_callback(self._note_end)
@@ -95,7 +95,7 @@ class BackgroundTranscriptions:
         self._start_next()
 
     def _end(self, job: BackgroundJob, status: Status) -> None:
-        if self._open.pop(job.id, None) is None:  # it was cancelled while its request ended
+        if self._open.pop(job.id, None) is None:  # cancelled while its request ended
             return
         kept = self._limits.background_kept
         job.end(status, kept)
@@ -105,7 +105,7 @@ class BackgroundTranscriptions:
         asyncio.get_running_loop().call_later(kept, self._ended.remove, job.id, job.owner)
 
     def find(self, job_id: str, owner: int | None) -> BackgroundJob:
-        """The transcription; one that was removed, has expired or belongs to another key is not found."""
+        """Return the transcription. Raises if it is unknown, removed, expired or belongs to another key."""
         job = self._open.get(job_id)
         if job is None or job.owner != owner:
             job = self._ended.get(job_id, owner)
@@ -118,12 +118,12 @@ class BackgroundTranscriptions:
         return job
 
     def of_owner(self, owner: int | None) -> list[BackgroundJob]:
-        """In the order of their creation."""
+        """Return the transcriptions of a key in the order of their creation."""
         found = [*self._ended.of_owner(owner), *(job for job in self._open.values() if job.owner == owner)]
         return sorted(found, key=lambda job: job.created)
 
     def cancel(self, job: BackgroundJob) -> None:
-        """End it as cancelled; its text so far is kept."""
+        """End the transcription as cancelled; its text so far is kept."""
         self._end(job, Status.CANCELLED)
         if job.task is not None:
             job.task.cancel()
@@ -133,11 +133,11 @@ class BackgroundTranscriptions:
         self._ended.remove(job.id, job.owner)
 
     def holding(self, job_id: str) -> BackgroundJob:
-        """A transcription whose request is running."""
+        """Return the transcription of that id, whose request is running."""
         return next(job for job in self._tasks.values() if job.id == job_id)
 
     async def close(self) -> None:
-        """Cancel all; returns when their requests have ended."""
+        """Cancel all transcriptions, and wait until their requests have ended."""
         self._is_closed = True
         for job in [*self._open.values()]:
             self.cancel(job)
@@ -150,7 +150,7 @@ def transcriptions_of(request: Request) -> BackgroundTranscriptions:
 
 
 def background_job(request: Request) -> BackgroundJob | None:
-    """The transcription that this request is made for; None for a request of a client."""
+    """Return the transcription that the server's own request is made for, or None for a client's request."""
     caller: Caller | None = request.scope.get(CALLER)
     if caller is None or caller.background_id is None:
         return None
@@ -158,14 +158,14 @@ def background_job(request: Request) -> BackgroundJob | None:
 
 
 async def start_in_background(request: Request, form: SoundForm, options: TranscriptionOptions) -> Response:
-    """Answer with the transcription's state, or raise what can be known to be wrong with it."""
+    """Queue a transcription and answer with its state; raise if its options or its file's header are invalid."""
     serving, context, store = serving_of(request), context_of(request), transcriptions_of(request)
     store.check_room(context.key)
     model = await serving.models.ready(form.model, "transcribe")
     context.log_fields["model"] = model.name
     _check_language(model, options)
     duration = await asyncio.to_thread(_duration, form.file, serving)
-    store.check_room(context.key)  # others have come meanwhile
+    store.check_room(context.key)  # other requests may have been queued meanwhile
     job = BackgroundJob(form, options, model.name, duration, context.key, context.keep_alive)
     store.start(job)
     return json_response(job.body())
@@ -178,7 +178,7 @@ def _check_language(model: ReadyModel, options: TranscriptionOptions) -> None:
 
 
 def _duration(file: IO[bytes], serving: Serving) -> float | None:
-    """Seconds of sound by the file's header, if it says so; a file that is no sound raises."""
+    """Return the seconds of sound by the file's header, None if unknown there. Raises if the file is not sound."""
     try:
         with open_upload(file, serving) as stream:
             return stream.source.seconds

@@ -1,4 +1,4 @@
-"""`BackgroundJob`: a transcription that no connection waits for."""
+"""`BackgroundJob`: a transcription that runs without a client's connection."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Status(StrEnum):
 
 
 class BackgroundJob:
-    """Its options were checked. `duration` is that of the recording, None where its header does not say.
+    """State of a transcription in the background, with its upload until it ends.
 
-    It holds its upload until it ends. `task` is the request that the server makes to itself for it, once it is its
-    turn.
+    `options` are validated. `duration` is the recording's seconds, None if its header does not contain them. `task` is
+    the server's request to itself that runs the transcription, None while it waits.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BackgroundJob:
         self._model = model
         self._duration = duration
         self._keep_alive = keep_alive
-        self._is_reading = False  # the upload, which is closed by its reader then
+        self._is_reading = False  # if so, the reader closes the upload
         self._started_at: int | None = None
         self._ended_at: int | None = None
         self._partial = PartialTranscript()
@@ -69,11 +69,11 @@ class BackgroundJob:
         return self._ended_at is not None
 
     async def transcribe(self, request: Request) -> Response:
-        """Do the work, as the handler of the server's own request."""
+        """Transcribe the upload, as the handler of the server's request to itself."""
         context, serving = context_of(request), serving_of(request)
         context.keep_alive = self._keep_alive
-        # Its result could not be fetched from a server that shuts down.
         context.on_failure = tell_progress
+        # A server that shuts down is not asked for the result any more.
         context.on_draining = lambda: context.end_with(unavailable("the server is shutting down", "shutting_down"))
         self.status, self._started_at = Status.IN_PROGRESS, int(time.time())
         model = await serving.models.ready(self._model, "transcribe")
@@ -98,13 +98,13 @@ class BackgroundJob:
             self._form.file.close()
 
     def drop_text(self, limit: int) -> None:
-        """Fail for a transcript that is too large to be kept."""
+        """Fail because the transcript exceeds the `limit` of stored bytes."""
         self.status, self._result, self._partial = Status.FAILED, None, PartialTranscript()
         message = f"the transcript is larger than the {limit:,} bytes that the server keeps"
         self.error = {"code": "transcript_too_large", "message": message, "param": None}
 
     def body(self) -> dict[str, Any]:
-        """The transcription in its present state."""
+        """Return the current state, with the text so far or the result."""
         is_completed = self.status is Status.COMPLETED
         return {
             **self.summary(),
@@ -113,7 +113,7 @@ class BackgroundJob:
         }
 
     def summary(self) -> dict[str, Any]:
-        """The state without text, for lists."""
+        """Return the current state without text, as in lists."""
         done, duration = self._partial.seconds, self._duration
         is_completed = self.status is Status.COMPLETED
         fraction = min(1.0, done / duration) if duration else None

@@ -1,4 +1,4 @@
-"""The answers about transcription and speech, for the OpenAPI document."""
+"""Response schemas of transcription and speech, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.server.web.http.schemas import AnswerBody, Count
 
 
 class TranscriptTimings(AnswerBody):
-    """Seconds, but for the factor, which is seconds of work a second of sound."""
+    """Seconds, except the factor: seconds of processing per second of sound."""
 
     processing: float
     real_time_factor: float
@@ -67,7 +67,7 @@ class VerboseTranscriptAnswer(AnswerBody):
 
 
 class TranscriptionProgress(AnswerBody):
-    """Seconds of the recording. Its duration is null where its header does not say, until it was read to the end."""
+    """Progress in seconds of the recording; `duration` is null until the header or the end of the file reveals it."""
 
     seconds: float
     duration: float | None
@@ -106,9 +106,9 @@ class TranscriptionSummary(AnswerBody):
 
 
 class BackgroundTranscriptionAnswer(TranscriptionSummary):
-    #: Null once it is completed.
+    #: Text so far; null once the transcription is completed.
     partial: PartialTranscriptAnswer | None
-    #: In the response format that was asked for: an object, or text.
+    #: Transcript in the requested response format: an object, or text.
     result: TranscriptAnswer | VerboseTranscriptAnswer | str | None
 
 
@@ -127,7 +127,7 @@ class DeletedTranscription(AnswerBody):
 
 
 class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer | BackgroundTranscriptionAnswer]):
-    """As `response_format` says: `json` or `verbose_json`; or the state of a transcription in the background."""
+    """Transcript in the format `json` or `verbose_json`, or the state of a transcription in the background."""
 
 
 class VoiceAnswer(AnswerBody):
@@ -136,9 +136,9 @@ class VoiceAnswer(AnswerBody):
     name: str
     language: str
     gender: str | None
-    #: Further names of this voice.
+    #: Other names of this voice.
     aliases: list[str]
-    #: The voice that this name is an alias of; null for a voice of its own.
+    #: Voice that this name is an alias of; null if the name is not an alias.
     same_as: str | None
 
 

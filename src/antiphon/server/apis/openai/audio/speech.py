@@ -1,4 +1,4 @@
-"""`POST /v1/audio/speech`: a sound file as it is made, or server-sent events."""
+"""`POST /v1/audio/speech`: sound streamed as a file or as server-sent events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from antiphon.server.web.http.events import event
 from antiphon.server.web.http.openapi import described
 
 router = APIRouter()
-#: Frames in a second of speech, in which models count durations; reported as output tokens.
+#: Model frames per second of speech, reported as output tokens.
 TOKENS_PER_SECOND = 40
 DEFAULT_FORMAT: AudioFormat = "mp3"
 SOUND_TYPES = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
@@ -49,11 +49,11 @@ async def speech(request: Request) -> Response:
     headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
     call = EncodedSpeech(serving, model, body.input, options)
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
-    said: deque[SpeechChunk] = deque()  # of which the words have not been sent
+    said: deque[SpeechChunk] = deque()  # clauses whose words have not been sent
     chunks = call.encoded(format, said.append if body.words else None)
 
     async def begin() -> bytes:
-        """The first bytes, so that a request that is rejected gets its error status."""
+        """Return the first bytes before any is sent, so that a rejected request still gets its error status."""
         try:
             await call.prepare()
             call.begin()
@@ -95,7 +95,7 @@ def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
 async def _raw(
     first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: LogFields
 ) -> AsyncGenerator[bytes]:
-    """An error is raised and closes the connection, so that a partial file is not taken for a complete one."""
+    """Yield the sound. An error closes the connection, so that a partial file is not taken for a complete one."""
     try:
         yield first
         async for data in rest:
@@ -114,7 +114,7 @@ async def _events(
     log_fields: LogFields,
     with_timings: bool,
 ) -> AsyncGenerator[bytes]:
-    """The words of a clause come before its sound. An error is the last event."""
+    """Yield the events, a clause's words before its sound. An error is the last event."""
     data: bytes | None = first
     try:
         while data is not None:
@@ -133,7 +133,7 @@ async def _events(
 
 
 def word_times(chunk: SpeechChunk) -> dict[str, Any]:
-    """A clause with the seconds at which it and its words are heard."""
+    """Return the event with a clause and its words, timed in seconds since the beginning of the speech."""
     return {
         "type": "speech.audio.words",
         "text": chunk.text,

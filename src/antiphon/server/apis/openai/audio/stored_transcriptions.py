@@ -1,4 +1,4 @@
-"""`/v1/audio/transcriptions/{id}`: reading, listing, cancelling and deleting transcriptions in the background."""
+"""Routes that read, list, cancel and delete transcriptions in the background."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def list_transcriptions(
 @router.get("/v1/audio/transcriptions/{transcription_id}")
 @described(answer=BackgroundTranscriptionAnswer)
 async def get_transcription(request: Request, transcription_id: str) -> Response:
-    """Status, progress and the text so far; once it is completed, the result."""
+    """Return status, progress and the text so far, or the result once the transcription is completed."""
     return json_response(_find(request, transcription_id).body())
 
 
 @router.post("/v1/audio/transcriptions/{transcription_id}/cancel")
 @described(answer=BackgroundTranscriptionAnswer)
 async def cancel_transcription(request: Request, transcription_id: str) -> Response:
-    """End one that waits or runs; its text so far is kept. Cancelling twice changes nothing."""
+    """Cancel a waiting or running transcription; its text so far is kept. Cancelling twice changes nothing."""
     job = _find(request, transcription_id)
     if job.has_ended and job.status is not Status.CANCELLED:
         message = f"the transcription has ended with status {job.status}"
@@ -56,6 +56,6 @@ async def cancel_transcription(request: Request, transcription_id: str) -> Respo
 @router.delete("/v1/audio/transcriptions/{transcription_id}")
 @described(answer=DeletedTranscription)
 async def delete_transcription(request: Request, transcription_id: str) -> Response:
-    """Remove the transcription; one that waits or runs is cancelled."""
+    """Delete the transcription; one that waits or runs is cancelled."""
     transcriptions_of(request).remove(_find(request, transcription_id))
     return json_response({"id": transcription_id, "object": "audio.transcription", "deleted": True})

@@ -77,7 +77,7 @@ def _check(form: SoundForm) -> None:
 
 
 def _check_shape(form: TranscriptionForm, context: RequestContext) -> None:
-    """Check the fields that need a certain response format."""
+    """Reject the fields that need another response format; without strict checks, some are only ignored."""
     shape = form.response_format or "json"
     if form.include and shape != "json":
         message = f"include: logprobs go with response_format json, which is {shape}"
@@ -127,5 +127,5 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
 
 
 async def _first(events: AsyncGenerator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
-    """The first event, so that a request that is rejected gets its error status."""
+    """Return the first event before any is sent, so that a rejected request still gets its error status."""
     return await anext(events)

@@ -17,7 +17,7 @@ router = APIRouter()
 @router.get("/v1/audio/voices")
 @described(answer=VoicesAnswer)
 async def voices(request: Request, model: str = Query("default-speech", min_length=1, max_length=512)) -> Response:
-    """The voices of a model, loaded if need be: first its own, then the aliases, each with what it leads to."""
+    """List the voices of a model and then the aliases with their targets, loading the model if necessary."""
     serving = serving_of(request)
     ready = await serving.models.ready(model, "synthesize")
     aliases = voice_aliases(serving, ready)

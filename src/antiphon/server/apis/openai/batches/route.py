@@ -1,4 +1,4 @@
-"""`/v1/batches`: many requests from a file, run when nothing more urgent is to be done."""
+"""`/v1/batches`: requests from a file, run when nothing more urgent waits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def create_batch(request: Request) -> Response:
 @router.get("/v1/batches")
 @described(answer=BatchesAnswer)
 async def list_batches(request: Request, after: After = None, limit: Limit = 20) -> Response:
-    """Newest first."""
+    """List the batches of the caller's key, newest first."""
     queue = queue_of(request)
     records = queue.store.of_owner(owner_of(request))
     return json_response(page([queue.shown(record).body() for record in records], after, limit, "desc"))

@@ -1,4 +1,4 @@
-"""The body of a new batch, and the answers about batches."""
+"""Schemas of a new batch, and of answers about batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.server.web.http.schemas import AnswerBody, Body, Count, Metadata
 
 
 class BatchBody(Body):
-    """The input file has one request per line, all for the same endpoint."""
+    """A new batch, whose input file has one request per line, all for the same endpoint."""
 
     input_file_id: Annotated[str, Field(max_length=512)]
     endpoint: Endpoint

@@ -17,7 +17,10 @@ from antiphon.server.web.http.events import DONE
 
 
 class ChatFormat(WireFormat):
-    """`keep` is called with the whole answer, streamed or not. A whole answer is said as the `reply`."""
+    """State of a chat's answer.
+
+    `keep` is called with the complete answer, streamed or not. An answer that is not streamed is spoken by `reply`.
+    """
 
     end = DONE
 
@@ -37,7 +40,7 @@ class ChatFormat(WireFormat):
         self._answer: WireEvent = {}
         self._details: WireEvent = {}
         has_more = body.logprobs or body.return_token_ids or self._usage.is_continuous or keep is not None
-        #: For each choice, if a chunk has nothing but text that changes.
+        #: Prebuilt text chunk per choice; empty if chunks differ in more than their text.
         self._texts = [] if has_more else [self._text_events(index) for index in range(chat.call.n)]
 
     def start(self) -> list[WireEvent]:

@@ -1,4 +1,4 @@
-"""Calls in the deprecated form of tools, as `function_call`."""
+"""Tool calls in their deprecated form, `function_call`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from antiphon.server.generation.text.wire_format import WireEvent
 
 
 def as_function_call(choice: WireEvent) -> WireEvent:
-    """Return a choice with its call as a `function_call`."""
+    """Return the choice with its first tool call as a `function_call`."""
     message = dict(choice["message"])
     calls = message.pop("tool_calls", None)
     if calls:
@@ -15,7 +15,7 @@ def as_function_call(choice: WireEvent) -> WireEvent:
 
 
 def as_function_delta(choice: WireEvent) -> WireEvent:
-    """Return the choice of a chunk with the delta of its first call as a `function_call`."""
+    """Return the choice of a chunk with the delta of its first tool call as a `function_call`."""
     delta = dict(choice["delta"])
     calls = [call for call in delta.pop("tool_calls", ()) if not call["index"]]
     if calls:

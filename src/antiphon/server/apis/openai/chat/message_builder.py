@@ -1,4 +1,4 @@
-"""`MessageBuilder`: from the parsed output of a model to the message of a choice; and the same as deltas."""
+"""`MessageBuilder`: builds the message of a choice from a model's parsed output, whole and as deltas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Con
 
 
 class MessageBuilder:
-    """Builds the message of one choice from the pieces that the parser finds, and keeps it if `keeps`."""
+    """Builder of one choice's message from the parser's output; collects the whole message only if `keeps`."""
 
     def __init__(self, chat: ChatCall, keeps: bool = True) -> None:
         self.parser = chat.parser()
@@ -26,7 +26,7 @@ class MessageBuilder:
         self._token_ids: list[int] = []
 
     def add(self, delta: TextDelta) -> tuple[list[WireEvent], list[RankedTokenEntry]]:
-        """Return the `delta` of each piece that became known, and the log-probabilities of its tokens."""
+        """Parse new text; return a `delta` for each piece found, and the log-probabilities of its tokens."""
         entries = self._chat.logprobs(delta) or []
         if self._keeps:
             self._logprobs += entries
@@ -34,7 +34,7 @@ class MessageBuilder:
         return self._kept(deltas(self.parser.feed(self._chat.text(delta)))), entries
 
     def end(self, ended: Ended) -> list[WireEvent]:
-        """Return the `delta` of each piece that was held back."""
+        """End the text; return a `delta` for each piece that the parser had held back."""
         changes = self._kept(deltas(self.parser.finish(is_cut(ended))))
         self.finish_reason = finish_reason(self.parser, ended)
         return changes
@@ -73,7 +73,7 @@ class MessageBuilder:
 
 
 def deltas(pieces: Sequence[Piece]) -> list[WireEvent]:
-    """Return the `delta` of one chunk for each piece."""
+    """Return a chunk's `delta` for each piece."""
     changes: list[WireEvent] = []
     for piece in pieces:
         if isinstance(piece, Content):

@@ -1,4 +1,4 @@
-"""The answer of `POST /v1/chat/completions`, for the OpenAPI document."""
+"""Response schemas of `POST /v1/chat/completions`, for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chunks of a streamed chat whose reply is spoken: text and sound are made at the same time."""
+"""Chunks of a streamed chat with a spoken reply; text and sound are generated concurrently."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from antiphon.server.web.http.context import LogFields
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import DONE, event
 
-#: Chunks that are buffered for a slow reader.
+#: Maximum chunks buffered for a slow reader.
 QUEUE_CHUNKS = 8
 
 
 async def stream_spoken(
     generations: Generations, wire: WireFormat, reply: SpokenReply, log_fields: LogFields
 ) -> AsyncGenerator[bytes]:
-    """Give the events of a chat whose reply is spoken. An error is the last event. Closes the generations."""
+    """Yield the events of a chat with a spoken reply, then close the generations. An error is the last event."""
     spoken = spoken_chunks(each_event(generations, wire, log_fields), reply)
     try:
         async for chunk in spoken:
@@ -35,7 +35,7 @@ async def stream_spoken(
 
 
 async def spoken_chunks(chunks: AsyncGenerator[WireEvent], reply: SpokenReply) -> AsyncGenerator[WireEvent]:
-    """The chunks of a chat with their text as `audio.transcript`, chunks of audio between them, and the end last."""
+    """Yield the chunks of a chat, their text as `audio.transcript`, with audio chunks between them and the end last."""
     queue: asyncio.Queue[WireEvent | ApiError | None] = asyncio.Queue(QUEUE_CHUNKS)
     held: list[WireEvent] = []
     shape: WireEvent = {}

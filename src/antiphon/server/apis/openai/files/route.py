@@ -1,4 +1,4 @@
-"""`/v1/files`: uploading, listing, reading and deleting files."""
+"""`/v1/files`: upload, list, read and delete files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.server.web.http.paging import After, Order, page
 
 router = APIRouter()
 
-#: What a form has besides the file: boundaries, headers of parts, other fields.
+#: Maximum bytes of a form besides the file: boundaries, headers of parts, other fields.
 FORM_BYTES = 1 << 16
 MAX_NAME = 255
 
@@ -43,7 +43,7 @@ async def upload_file(request: Request) -> Response:
 
 
 async def _store(request: Request, files: FileStore, owner: str, limit: int, most: int) -> Response:
-    """`limit` is for the whole form, `most` for the file."""
+    """Read the form and store its file; the form may have `limit` bytes, and the file `most`."""
     form, name = await read_file_form(request, FileForm, limit)
     try:
         size = form.file.seek(0, os.SEEK_END)
@@ -83,7 +83,7 @@ async def get_file(request: Request, file_id: str) -> Response:
 async def file_content(request: Request, file_id: str) -> Response:
     files = files_of(request)
     record = files.find(file_id, owner_of(request))
-    # Never shown by a browser as a page of this server.
+    # Otherwise a browser could show the file as a page of this server.
     headers = {"x-content-type-options": "nosniff"}
     kind = "application/octet-stream"
     return FileResponse(

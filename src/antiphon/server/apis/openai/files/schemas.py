@@ -1,4 +1,4 @@
-"""The form of an upload, and the answers about files."""
+"""Schemas of an upload's form, and of answers about files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ExpirySeconds = Annotated[int, Field(ge=3600, le=30 * 24 * 3600)]
 
 
 class ExpiresAfter(Body):
-    """Seconds after which a file is deleted."""
+    """Seconds from a file's creation to its deletion."""
 
     anchor: Literal["created_at"]
     seconds: ExpirySeconds
 
 
 class FormExpiresAfter(BaseModel):
-    """The same in a form, where numbers are written as text."""
+    """`ExpiresAfter` in a form, where numbers are written as text."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,7 +29,7 @@ class FormExpiresAfter(BaseModel):
 
 
 class FileForm(BaseModel):
-    """A file and what it is for."""
+    """A file and its purpose."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""`GET /v1/chat/completions` and `/v1/chat/completions/{id}`: chat completions that were stored."""
+"""`/v1/chat/completions/{id}`: list, read, update and delete stored chat completions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.server.web.http.schemas import MetadataBody, Name
 
 router = APIRouter()
 
-#: A filter in the query, as in `metadata[topic]=demo`.
+#: Metadata filter in the query, such as `metadata[topic]=demo`.
 FILTER = re.compile(r"metadata\[(.{1,64})\]", re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def _find(request: Request, completion_id: str) -> StoredChat:
 async def list_chats(
     request: Request, after: After = None, limit: Limit = 20, order: Order = "asc", model: Name | None = None
 ) -> Response:
-    """Those of one model, or with certain metadata (`metadata[key]=value`), if the query says so."""
+    """List the stored completions, optionally only those of a model or with given metadata (`metadata[key]=value`)."""
     found = [chat.body for chat in stored_chats_of(request).of_owner(context_of(request).key)]
     if model is not None:
         known = serving_of(request).models.named(model)
@@ -72,5 +72,5 @@ async def delete_chat(request: Request, completion_id: str) -> Response:
 async def list_messages(
     request: Request, completion_id: str, after: After = None, limit: Limit = 20, order: Order = "asc"
 ) -> Response:
-    """The messages of the request."""
+    """List the messages of the completion's request."""
     return json_response(page(_find(request, completion_id).messages, after, limit, order))

@@ -1,4 +1,4 @@
-"""The answers about stored chat completions."""
+"""Response schemas of stored chat completions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antiphon.server.web.http.schemas import AnswerBody
 
 
 class StoredMessage(AnswerBody):
-    """A message of the request."""
+    """A message of the completion's request."""
 
     id: str
     role: str

@@ -17,7 +17,7 @@ from antiphon.server.web.http.events import DONE
 
 @dataclass
 class CompletionSample:
-    """The complete output of one choice."""
+    """Output of one sample, complete after its `Ended`."""
 
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -54,11 +54,11 @@ class CompletionFormat(WireFormat):
         self._usage = StreamedUsage(completion.body.stream_options, completion.calls)
         self._base = completion.base()
         count = len(completion.calls) * completion.n
-        self._untold = set(range(count))  # choices whose prompt's ids have not been sent
-        self._offsets = [0] * count  # characters so far
+        self._untold = set(range(count))  # choices whose prompt token ids have not been sent
+        self._offsets = [0] * count  # characters sent per choice
         body = completion.body
         has_more = body.logprobs is not None or body.return_token_ids or self._usage.is_continuous
-        #: For each choice, if a chunk has nothing but text that changes.
+        #: Prebuilt text chunk per choice; empty if chunks differ in more than their text.
         self._texts = [] if has_more else [self._text_events(number) for number in range(count)]
 
     def start(self) -> list[WireEvent]:
@@ -127,9 +127,9 @@ def _choice(completion: CompletionCall, index: int, number: int, sample: Complet
 
 
 def _columns(completion: CompletionCall, number: int, sample: CompletionSample) -> TokenColumns | None:
-    """The `logprobs` of a choice: of the prompt if it is echoed, and of the output, including the end token.
+    """Return the `logprobs` of a choice: of the prompt if it is echoed, and of the output with its end token.
 
-    The output has as many entries as tokens, which clients rely on that count from the end (lm-eval).
+    The output has one entry per token: some clients count entries from the end (lm-eval).
     """
     count = completion.body.logprobs
     if count is None:
@@ -150,7 +150,7 @@ def _columns(completion: CompletionCall, number: int, sample: CompletionSample) 
 
 
 def _details(completion: CompletionCall, number: int, sample: CompletionSample) -> WireEvent:
-    """What vLLM adds to a choice if it is asked to."""
+    """Return the fields that vLLM adds to a choice on request: prompt log-probabilities and token ids."""
     details: WireEvent = {}
     prompt, count = completion.prompt(number), completion.body.prompt_logprobs
     if count is not None:
@@ -162,7 +162,7 @@ def _details(completion: CompletionCall, number: int, sample: CompletionSample) 
 
 
 def _best(completion: CompletionCall, samples: list[CompletionSample]) -> list[int]:
-    """The numbers of the samples that are choices: of each prompt the `n` with the highest mean log-probability."""
+    """Return the indices of the samples that become choices: per prompt, the `n` of highest mean log-probability."""
     size, n = completion.num_samples, completion.n
     if size == n:
         return list(range(len(samples)))

@@ -1,4 +1,4 @@
-"""`POST /v1/completions`: prompts continued as they are, several in one request, with their log-probabilities."""
+"""`POST /v1/completions`: continues one or several prompts without a chat template."""
 
 from __future__ import annotations
 

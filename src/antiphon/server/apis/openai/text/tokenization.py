@@ -1,4 +1,4 @@
-"""`POST /tokenize`, `/detokenize` and `/apply-template`: tokenizer and chat template of a model."""
+"""`POST /tokenize`, `/detokenize` and `/apply-template`: the tokenizer and the chat template of a model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def tokenize(request: Request) -> Response:
 
 
 def _tokens(model: ReadyModel, encode: Callable[[], list[int]], param: str) -> Response:
-    """The response with the tokens that `encode` returns. Blocking."""
+    """Run `encode`, and return its tokens as the response. Blocks."""
     try:
         ids = encode()
     except TooManyTokensError as error:
