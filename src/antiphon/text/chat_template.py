@@ -1,8 +1,8 @@
-"""Chat templates: messages in, the prompt a model was trained on out.
+"""Chat templates: a conversation rendered as the prompt that a model was trained on.
 
-What a message says is text, whatever it spells: `ChatTemplate.prompt` breaks spellings of control tokens in messages,
-tools and options with a character that occurs nowhere else, renders, and leaves the character out when it encodes. So
-only the template's own markers become control tokens, and a text without such spellings takes no other way than ever.
+What a message says is text, even if it spells a control token: `ChatTemplate.prompt` breaks such spellings in messages,
+tools and options with a guard character that occurs nowhere else, renders the template, and drops the guard when it
+encodes. So only the template's own markers become control tokens; all other text is encoded as usual.
 """
 
 from __future__ import annotations
@@ -20,38 +20,37 @@ from antiphon.text.template_process import compile_in_process, render_in_process
 from antiphon.text.template_sandbox import CompiledTemplate
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-#: Templates in use have 100 to 20,000.
+#: Maximum length of a template. Published ones have 100 to 20,000 characters.
 MAX_TEMPLATE_CHARACTERS = 200_000
-#: Renderings of one template that may be under way or wait for a process.
+#: Maximum renderings of one template, running or waiting for a process.
 MAX_RENDERINGS = 8
-#: How long another one waits for its turn.
+#: Maximum seconds that another rendering waits for its turn.
 TURN_SECONDS = 1.0
-#: Messages in all that a known template renders in this process; each string counts for some characters more.
+#: Maximum characters of messages that a known template renders in this process, and the characters added per string.
 SMALL_CHARACTERS = 100_000
 STRING_CHARACTERS = 50
 TOOL_TEMPLATE = "tool_use"
-#: Characters without a meaning, of which one that no text holds is the guard of a rendering: those for private use,
-#: then those that Unicode has not assigned.
+#: Code points that may guard a rendering: private use first, then unassigned ones.
 GUARDS = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE), range(0x40000, 0xE0000))
-#: Guesses before every character is looked at; a guess fails only if texts hold a good part of all guards.
+#: Random guards tried before a full search; all fail only if the texts use a large part of all guards.
 GUARD_GUESSES = 64
 
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """A conversation as text and as the token ids that a model is given; the ids say more than the text can."""
+    """A conversation as text and as token ids; only the ids tell control tokens from their spellings."""
 
     text: str
     ids: list[int]
 
 
 class ChatTemplate:
-    """A template. Rendering changes nothing, so one object serves every request of its model.
+    """A chat template. Rendering changes no state, so all requests of a model share one object.
 
-    A template is a stranger's program: it is compiled and runs in a process with limits of memory and time. Only a
-    template that is known to be harmless is rendered in this process, if the messages are short.
+    Templates are untrusted programs: they are compiled and rendered in a process with limits of memory and time. Only a
+    template known to be harmless is rendered in this process, and only if the messages are short.
 
-    `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
+    `special_tokens` are the spellings that the template may name, such as `bos_token="<s>"`.
     """
 
     def __init__(self, source: str, **special_tokens: str | None) -> None:
@@ -68,7 +67,7 @@ class ChatTemplate:
 
     @classmethod
     def for_tokenizer(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
-        """The template with the begin, end, unknown and padding tokens of that vocabulary."""
+        """Return the template with the begin, end, unknown and padding tokens of the tokenizer."""
         special = tokenizer.special
         ids = {
             "bos_token": special.bos_id,
@@ -90,9 +89,9 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **extra: Any,
     ) -> str:
-        """The prompt for these messages; any refusal or failure of the template is a `TemplateError`.
+        """Return the prompt as text, or raise `TemplateError` if the template rejects the messages or fails.
 
-        It is for reading: `prompt` tells a template's markers from messages that spell them.
+        Use it only to read: `prompt` tells the template's markers from messages that spell them.
         """
         return self._render(_given(messages, tools, extra), add_generation_prompt)
 
@@ -105,9 +104,9 @@ class ChatTemplate:
         max_tokens: int | None = None,
         **extra: Any,
     ) -> ChatPrompt:
-        """The conversation, rendered and encoded; control tokens come from the template alone.
+        """Return the conversation, rendered and encoded; control tokens come from the template alone.
 
-        One of more than `max_tokens` is a `TooManyTokensError`, which is raised before all of it is encoded.
+        Raise `TooManyTokensError` for a prompt of more than `max_tokens`, before all of it is encoded.
         """
         given = _given(messages, tools, extra)
         (guard,) = _find_guards(given, self.source, 1)
@@ -123,11 +122,14 @@ class ChatTemplate:
         max_tokens: int | None = None,
         **extra: Any,
     ) -> ChatPrompt:
-        """The conversation up to the end of its last message, which is left open. Its length is limited as above."""
+        """Return the conversation up to the end of its last message, which a model continues.
+
+        The options are those of `prompt`.
+        """
         given = _given(messages, tools, extra)
         guard, mark = _find_guards(given, self.source, 2)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
-        # A template that strips messages takes the blank after the mark too.
+        # A template that strips messages removes the blank, and the mark marks the end all the same.
         guarded["messages"][-1]["content"] += mark + " "
         text = self._render(guarded, False, guard)
         end = text.rfind(mark)
@@ -150,9 +152,9 @@ class ChatTemplate:
 
 
 def find_chat_template(source: Mapping[str, Any], *, tools: bool = False) -> str | None:
-    """The template in GGUF metadata or in a parsed `tokenizer_config.json`; None for a model without one.
+    """Return the template in GGUF metadata or in a parsed `tokenizer_config.json`, or None if there is no template.
 
-    Where a model has several, the one for tools is taken if `tools` is set.
+    If the model has several, return the one for tools if `tools` is set, else the default.
     """
     named: dict[str, str] = {}
     for key, value in source.items():
@@ -177,7 +179,6 @@ def _named_templates(value: Any) -> Iterator[tuple[str, str]]:
 def _given(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All that comes from a caller."""
     return {
         **{name: _plain(value) for name, value in extra.items()},
         "messages": [_plain(message) for message in messages],
@@ -186,7 +187,7 @@ def _given(
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy with every string changed, also keys that are no plain names."""
+    """Return a copy with every string changed, including keys that are not identifiers."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -198,7 +199,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _find_guards(given: dict[str, Any], source: str, count: int) -> list[str]:
-    """Characters that neither the caller nor the template uses."""
+    """Return `count` characters that neither the caller's values nor the template use."""
     texts = [text for text in (*_strings(given), source) if not text.isascii()]
     guesses = {chr(random.choice(random.choice(GUARDS))) for _ in range(GUARD_GUESSES)}
     found = [guess for guess in guesses if not any(guess in text for text in texts)][:count]
@@ -224,7 +225,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _is_small(given: dict[str, Any]) -> bool:
-    """Whether rendering takes no more than some milliseconds."""
+    """Return whether the values are short enough to render within milliseconds."""
     size = 0
     for text in _strings(given):
         size += STRING_CHARACTERS + len(text)
@@ -234,7 +235,7 @@ def _is_small(given: dict[str, Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A copy made of JSON's types alone, so that a template meets no object with methods of its own."""
+    """Return a copy made of JSON types only: a template could call methods of other objects."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Text from a stream of tokens, as early as it is certain and never taken back."""
+"""Text from a stream of tokens, emitted as early as it is certain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 
 
 class IncrementalDetokenizer:
-    """Turns token ids into text one at a time.
+    """An incremental decoder of token ids.
 
-    What all `push` calls and the final `flush` return, joined, equals `tokenizer.decode` of all ids. No call returns
-    part of a character: bytes that may still become one are kept back, bytes that cannot are U+FFFD at once.
+    The results of all `push` calls and the final `flush`, joined, equal `tokenizer.decode` of all ids. No call returns
+    part of a character: incomplete bytes are held back, invalid bytes become U+FFFD at once.
 
     `prompt_ids` are the tokens before the stream, if it continues a text: a first token that begins with a space then
-    keeps it where `decode` of prompt and stream together would.
+    keeps the space, as in `decode` of prompt and stream together.
     """
 
     def __init__(
@@ -27,14 +27,14 @@ class IncrementalDetokenizer:
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
-        """The text that this token makes certain; often empty inside a character of several tokens."""
+        """Return the text that this token completes; often empty inside a character of several tokens."""
         data, self._at_start = self._tokenizer.piece(
             token_id, skip_special_tokens=self._skip_special_tokens, at_start=self._at_start
         )
         return self._utf8.decode(data)
 
     def flush(self) -> str:
-        """End of the stream: what was kept back can no longer be completed."""
+        """End the stream and return U+FFFD for an incomplete character that was held back, else ""."""
         text = self._utf8.decode(b"", final=True)
         self._utf8.reset()
         return text

@@ -1,4 +1,4 @@
-"""The tokens with which a model was trained to fill in the middle of a text."""
+"""Tokens that mark prefix, suffix and middle for models trained to fill in the middle of a text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SPELLINGS = (
     ("<PRE>", "<SUF>", "<MID>"),
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
 )
-#: Tokens after which there is nothing more of the middle.
+#: Tokens that end the middle.
 ENDS = ("<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|repo_name|>", "<|file_sep|>", "<file_sep>", "▁<EOT>", "<EOT>")
-#: Where a GGUF file has them.
+#: Metadata keys of these tokens in GGUF files.
 METADATA_KEYS = ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id")
 METADATA_ENDS = ("fim_pad_token_id", "fim_rep_token_id", "fim_sep_token_id")
 
 
 @dataclass(frozen=True)
 class FillInMiddle:
-    """Ids of the three markers, and of tokens that end the middle besides the model's end tokens."""
+    """Ids of the three markers, and of the tokens that end the middle besides the model's end tokens."""
 
     prefix: int
     suffix: int
@@ -34,13 +34,13 @@ class FillInMiddle:
     ends: frozenset[int] = frozenset()
 
     def prompt(self, before: list[int], after: list[int], bos_id: int | None = None) -> list[int]:
-        """The prompt after which a model writes what stands between the two texts."""
+        """Return the prompt after which a model generates the text between the two."""
         start = [] if bos_id is None else [bos_id]
         return [*start, self.prefix, *before, self.suffix, *after, self.middle]
 
 
 def fill_in_middle(tokenizer: Tokenizer, metadata: Mapping[str, Any]) -> FillInMiddle | None:
-    """By the metadata of a GGUF file, else by the vocabulary; None for a model without such tokens."""
+    """Return the markers by the GGUF metadata, else by the vocabulary, or None if the model has no such tokens."""
     size = tokenizer.vocab_size
     listed = [metadata.get(f"tokenizer.ggml.{key}") for key in (*METADATA_KEYS, *METADATA_ENDS)]
     known = [token if isinstance(token, int) and 0 <= token < size else None for token in listed]

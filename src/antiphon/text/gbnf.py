@@ -1,7 +1,7 @@
 """GBNF, the grammar notation of llama.cpp, translated to the Lark notation of the grammar compiler.
 
-GBNF has no tokens of its own: rules go down to single characters. So every character becomes a terminal of its own, and
-a text is accepted exactly if the rules derive it; no terminal is matched greedily.
+GBNF has no tokens: its rules go down to single characters. So every character becomes its own terminal, no terminal is
+matched greedily, and a text is accepted exactly if the rules derive it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from antiphon.errors import InvalidRequestError
 
 ROOT = "root"
 MAX_DEPTH = 64
-#: Nested parentheses in one rule of the Lark grammar, of which its compiler takes 30. Deeper ones become rules.
+#: Maximum nested parentheses in a Lark rule, whose compiler takes 30. Deeper ones become rules.
 MAX_LARK_DEPTH = 24
-#: As in llama.cpp.
+#: Limit of llama.cpp.
 MAX_REPETITIONS = 2_000
-#: Characters, classes and references of all rules, each counted as often as it may be repeated.
+#: Maximum characters, classes and references in all rules, each times its repetitions.
 MAX_ELEMENTS = 20_000
 
 NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-_")
@@ -29,7 +29,7 @@ SIGNS = {bounds: sign for sign, bounds in POSTFIX.items()}
 
 
 def is_gbnf(text: str) -> bool:
-    """Whether a grammar is written in GBNF: it defines a rule with `::=` at the start of a line."""
+    """Return whether the grammar is written in GBNF: it defines a rule with `::=` at the start of a line."""
     for line in text.splitlines():
         name, sign, _ = line.partition("::=")
         if sign and name.strip() and NAME_CHARACTERS.issuperset(name.strip()):
@@ -38,9 +38,9 @@ def is_gbnf(text: str) -> bool:
 
 
 def lark_from_gbnf(text: str) -> str:
-    """The grammar in Lark, with `root` as its start.
+    """Return the grammar in Lark, with `root` as its start.
 
-    `InvalidRequestError` says what is wrong and in which line: syntax, an undefined rule, or a limit.
+    Raise `InvalidRequestError`, with the line, for a syntax error, an undefined rule or an exceeded limit.
     """
     return _Parser(text).lark()
 
@@ -51,7 +51,7 @@ class _Part:
 
     lark: str
     size: int
-    #: Levels of parentheses.
+    #: Levels of nested parentheses.
     depth: int = 0
 
 
@@ -59,13 +59,13 @@ class _Part:
 class _Parser:
     text: str
     position: int = 0
-    #: Lark's name by GBNF's, with the line of the first mention.
+    #: Lark rule names by GBNF name, and the line of each name's first mention.
     names: dict[str, str] = field(default_factory=dict)
     mentioned: dict[str, int] = field(default_factory=dict)
     rules: dict[str, _Part] = field(default_factory=dict)
-    #: Bodies of the Lark rules that stand for deeply nested expressions.
+    #: Bodies of the Lark rules that replace deeply nested expressions.
     nested: list[str] = field(default_factory=list)
-    #: Terminals by their regular expression.
+    #: Terminal names by regular expression.
     terminals: dict[str, str] = field(default_factory=dict)
 
     def lark(self) -> str:
@@ -125,7 +125,7 @@ class _Parser:
         return _Part(lark, sum(part.size for part in parts) or 1, _deepest(parts))
 
     def _element(self, depth: int) -> _Part | None:
-        """The next element of a sequence; None where the sequence ends."""
+        """Parse the next element of a sequence; return None where the sequence ends."""
         here = self._here()
         if here == '"':
             return self._literal()
@@ -160,7 +160,7 @@ class _Parser:
         size = part.size * max(1, least if most is None else most)
         if size > MAX_ELEMENTS:
             self._fail(f"a repetition expands to {size:,} elements; at most {MAX_ELEMENTS:,} are allowed")
-        # A repetition of a repetition needs parentheses.
+        # Lark rejects a repetition of a repetition without parentheses.
         group = self._group(part)
         return _Part(group.lark + sign, size, group.depth)
 
@@ -171,7 +171,7 @@ class _Parser:
         return _Part(f"nested_{len(self.nested) - 1}", inside.size)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """The repetition that follows an element, if any."""
+        """Parse the sign or bounds of a repetition; return minimum and maximum (None: no limit), or None without it."""
         here = self._here()
         if here in POSTFIX:
             self.position += 1
@@ -225,7 +225,7 @@ class _Parser:
         return self._terminal(f"[{sign}{ranges}]")
 
     def _character(self, inside: str) -> int:
-        """The code point of the next character or escape."""
+        """Parse a character or an escape and return its code point."""
         here = self._here()
         if here in ("", "\n", "\r"):
             self._fail(f"{inside} is not closed")
@@ -269,7 +269,7 @@ class _Parser:
         return self.names.setdefault(name, f"rule_{len(self.names)}")
 
     def _space(self, across_lines: bool = False) -> None:
-        """Skip blanks and comments, and line ends where a rule may continue."""
+        """Skip blanks and comments, and also line ends if `across_lines`."""
         while here := self._here():
             if here == "#":
                 end = self.text.find("\n", self.position)

@@ -1,4 +1,4 @@
-"""`GrammarCompiler`: from the form that an answer must take to the constraint that holds it to that form."""
+"""`GrammarCompiler`: compiles the form of an answer into the constraint that enforces it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 
 COMPILE_SECONDS = 10.0
 
-#: JSON on one line, with at most one space after each comma and colon: what models write most often, and no run of
-#: blanks in which one that has lost its way could go on forever.
+#: JSON on one line with at most one space after each comma and colon: what models write most often. Unlimited blanks
+#: would let a model write them forever.
 JSON_STYLE = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
 
-#: States that one grammar may keep in memory, of 1 to 2 kB each; the library bounds the work for each mask by itself.
+#: Maximum lexer states per grammar, at 1 to 2 kB each; the library itself bounds the work for each mask.
 MAX_LEXER_STATES = 50_000
 
-#: Precedes a text that is encoded as if it stood in the middle of another.
+#: Prefix for encoding a text as if it stood in the middle of another.
 ANCHOR = "\x02"
 
 
 class GrammarCompiler:
-    """Compiles grammars for one model. Safe to share between threads.
+    """A compiler of grammars for one model. Thread-safe.
 
-    `vocab_size` is the width of the model's logits; `eos_ids` are the tokens that end an answer. The vocabulary is
-    read on first use, which takes about a second for 150,000 tokens; `prepare` does it ahead of time.
+    `vocab_size` is the width of the model's logits; `eos_ids` are the tokens that end an answer. The vocabulary is read
+    on first use, which takes about a second for 150,000 tokens; `prepare` reads it ahead of time.
     """
 
     def __init__(self, tokenizer: Tokenizer, eos_ids: frozenset[int], vocab_size: int) -> None:
@@ -52,7 +52,7 @@ class GrammarCompiler:
         self._checks = GrammarChecks()
 
     def prepare(self) -> None:
-        """Read the vocabulary and start the threads, if that has not been done."""
+        """Read the vocabulary and start the threads, unless that was done before."""
         with self._lock:
             _ = self._vocabulary, self._ends, self._workers
 
@@ -72,12 +72,11 @@ class GrammarCompiler:
         return MaskWorkers(max(1, min(4, (os.cpu_count() or 1) // 2)))
 
     def compile(self, spec: GrammarSpec) -> GrammarConstraint:
-        """The constraint of a new answer, with its first mask there.
+        """Return the constraint of a new answer, with its first mask computed.
 
-        `InvalidRequestError` names what is wrong with the grammar: that it does not parse, asks for something
-        unsupported, cannot be satisfied, or is too complex. One that is not plain is tried out in another process
-        first, so that nothing here goes on compiling it. Not for the engine's thread: it takes milliseconds, and for a
-        hostile grammar seconds.
+        Raise `InvalidRequestError` for a grammar that does not parse, is unsupported, cannot be satisfied or is too
+        complex. A grammar that is not plain is compiled in another process first, since a compilation cannot be stopped
+        here. Do not call this in the engine's thread: it takes milliseconds, and seconds for a hostile grammar.
         """
         if not self._eos_ids:
             raise UnsupportedError("the model has no end token, so an answer of a given form could never end")
@@ -100,7 +99,7 @@ class GrammarCompiler:
             result.set_exception(InvalidRequestError(message))
 
     def build(self, spec: GrammarSpec) -> GrammarConstraint:
-        """As `compile`, on the caller's stack and without limits."""
+        """Compile on the caller's stack and without limits; otherwise like `compile`."""
         self.prepare()
         from llguidance import LLMatcher, LLParserLimits
 
@@ -117,7 +116,7 @@ class GrammarCompiler:
 
 
 def _source(spec: GrammarSpec) -> str:
-    """The grammar as the library takes it."""
+    """Return the grammar in the library's notation."""
     from llguidance import LLMatcher, regex_to_lark
 
     if spec.regex is not None:
@@ -141,10 +140,10 @@ def _reworded(message: str) -> str:
 
 
 class _VocabularyView:
-    """A `Tokenizer` in the shape that the library reads: every token's bytes, and text to tokens.
+    """A `Tokenizer` with the interface that the library expects: the bytes of every token, and text to tokens.
 
-    Where a grammar leaves one continuation, the library forces the tokens that the text would be encoded as, so these
-    must spell that text exactly, also in the middle of an answer.
+    Where a grammar allows one continuation only, the library forces the tokens that encode its text, so these tokens
+    must spell exactly that text, also in the middle of an answer.
     """
 
     is_tokenizer_wrapper = True
@@ -174,7 +173,7 @@ class _VocabularyView:
         return encode(ANCHOR + text)[len(encode(ANCHOR)) :]
 
     def _longest_matches(self, data: bytes) -> list[int]:
-        """Tokens that spell the bytes whatever the tokenizer would have made of them."""
+        """Return tokens that spell the bytes, taking the longest match each time instead of the tokenizer's choice."""
         ids, longest = self._ids_by_bytes
         out: list[int] = []
         start = 0

@@ -1,4 +1,4 @@
-"""Trying a grammar out in a process that can be killed, before it is compiled where it cannot."""
+"""Trial compilation of grammars in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from antiphon.text.limited_process import LimitedProcesses, LimitExceededError, 
 MODULE = "antiphon.text.grammar_worker"
 COMPILE_SECONDS = 5.0
 MAX_PROCESSES = 2
-#: Grammars that may be tried out or wait for that at the same time.
+#: Maximum trials that run or wait at the same time.
 MAX_CHECKS = 16
-#: Grammars that passed are remembered, by their text.
+#: Maximum number of remembered grammars that passed.
 MAX_REMEMBERED = 512
-#: JSON schemas up to this size, without patterns, compile in milliseconds.
+#: Maximum size of plain JSON schemas, which compile in milliseconds if they have no patterns.
 PLAIN_BYTES = 8_192
 PLAIN_CHOICES = 256
 
 
 class GrammarChecks:
-    """Tries out each grammar once. Safe to share between threads."""
+    """A check that compiles each grammar once in another process. Thread-safe."""
 
     def __init__(self, processes: LimitedProcesses | None = None, seconds: float = COMPILE_SECONDS) -> None:
         self._processes = processes
@@ -32,7 +32,7 @@ class GrammarChecks:
         self._turns = threading.Semaphore(MAX_CHECKS)
 
     def check(self, spec: GrammarSpec) -> None:
-        """Raise `InvalidRequestError` for a grammar that is wrong, or that takes too long or too much memory."""
+        """Raise `InvalidRequestError` for a grammar that is wrong, or that takes too much time or memory."""
         if is_plain(spec):
             return
         request = pickle.dumps(spec)
@@ -57,7 +57,7 @@ class GrammarChecks:
 
 
 def is_plain(spec: GrammarSpec) -> bool:
-    """Whether the form certainly compiles in milliseconds."""
+    """Return whether the grammar certainly compiles in milliseconds."""
     if spec.choice is not None:
         return len(spec.choice) <= PLAIN_CHOICES
     if spec.json_object or spec.json_schema is not None:

@@ -1,4 +1,4 @@
-"""`GrammarConstraint`: what one answer may say next. Its masks are computed by threads of their own."""
+"""`GrammarConstraint`: the tokens that one answer may continue with, computed by background threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from numpy.typing import NDArray
 
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 
-#: One bit per token of the vocabulary, the lowest bit first; set means allowed.
+#: Allowed tokens: one bit per token of the vocabulary, lowest bit first.
 Bitmask: TypeAlias = NDArray[np.int32]
 
-#: What a thread is to do for a constraint.
 Work: TypeAlias = Callable[[], None]
 
-#: Enough for the deepest recursion that a grammar within the limits of `GrammarSpec` drives its compiler into.
+#: Stack size for the deepest recursion that a grammar within the limits of `GrammarSpec` causes in its compiler.
 STACK_BYTES = 64 << 20
 
 _stack_size_lock = threading.Lock()
 
 
 def deep_thread(name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> threading.Thread:
-    """A thread that runs `target` on a stack of `STACK_BYTES`, whatever the platform gives by default."""
+    """Start a thread that runs `target` on a stack of `STACK_BYTES`, since platform defaults are smaller."""
     thread = threading.Thread(target=target, args=arguments, name=name, daemon=daemon)
     with _stack_size_lock:
         previous = threading.stack_size(STACK_BYTES)
@@ -40,7 +39,7 @@ def deep_thread(name: str, target: Callable[..., None], *arguments: Any, daemon:
 
 
 class MaskWorkers:
-    """Threads that compute the masks of all constraints of a model; they end when nothing refers to this object."""
+    """Threads that compute the masks of all constraints of a model; they end when this object is garbage-collected."""
 
     def __init__(self, num_threads: int) -> None:
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
@@ -54,11 +53,11 @@ class MaskWorkers:
 def _work(queue: SimpleQueue[Work | None]) -> None:
     while (work := queue.get()) is not None:
         work()
-        del work  # a request that has ended is not kept alive by an idle thread
+        del work  # # an idle thread must not keep an ended request alive
 
 
 def _end(queue: SimpleQueue[Work | None], threads: list[threading.Thread]) -> None:
-    """Runs at the latest before the interpreter is torn down, which a thread inside the matcher would not survive."""
+    """End the threads before the interpreter shuts down, which would crash a thread inside the matcher."""
     for _ in threads:
         queue.put(None)
     for thread in threads:
@@ -68,7 +67,7 @@ def _end(queue: SimpleQueue[Work | None], threads: list[threading.Thread]) -> No
 
 @dataclass(frozen=True)
 class EndTokens:
-    """The tokens that end an answer, and the mask that allows nothing else."""
+    """The tokens that end an answer, and the mask that allows only them."""
 
     ids: frozenset[int]
     mask: Bitmask
@@ -81,7 +80,7 @@ class EndTokens:
 
 
 def compute_mask(matcher: Any, num_words: int) -> Bitmask:
-    """The matcher's next mask; the interpreter runs on meanwhile."""
+    """Return the matcher's next mask; the interpreter lock is released meanwhile."""
     mask = np.empty(num_words, dtype=np.int32)
     matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
     return mask
@@ -90,9 +89,9 @@ def compute_mask(matcher: Any, num_words: int) -> Bitmask:
 class GrammarConstraint:
     """The state of one answer under a grammar; used by one thread at a time.
 
-    `advance` returns at once and the next mask is computed in the background, and so are the masks of a draft; all
-    other methods wait for them. A mask is never changed once it was returned. When the grammar is complete, the tokens
-    that end an answer are allowed; when it cannot go on, nothing else is.
+    `advance` and `draft` return at once, and their masks are computed in the background; all other methods wait for
+    them. A returned mask never changes. When the grammar is complete, the mask allows the end tokens; when nothing can
+    follow, it allows only them.
     """
 
     def __init__(self, matcher: Any, mask: Bitmask, ends: EndTokens, workers: MaskWorkers, is_stopped: bool) -> None:
@@ -104,11 +103,14 @@ class GrammarConstraint:
         self._failure: AntiphonError | None = None
         self._draft_masks: list[Bitmask] = []
         self._draft_failure: AntiphonError | None = None
-        self._computing = threading.Lock()  # held from `advance` until its mask is there
+        self._computing = threading.Lock()  # # held from `advance` or `draft` until the masks are computed
 
     def advance(self, token: int) -> None:
-        """Take the token that was drawn; `InvalidRequestError` if the last mask did not allow it, and nothing has
-        changed. Such a token is drawn only where the request's other rules exclude all that the mask allows."""
+        """Take the sampled token and begin to compute the next mask.
+
+        Raise `InvalidRequestError`, with the state unchanged, if the last mask did not allow the token. This happens
+        only if other options of the request exclude every token that the mask allows.
+        """
         mask = self.mask()
         if not (0 <= token < 32 * len(mask) and mask[token >> 5] >> (token & 31) & 1):
             raise InvalidRequestError(
@@ -123,7 +125,7 @@ class GrammarConstraint:
         self._workers.submit(partial(self.take, token))
 
     def take(self, token: int) -> None:
-        """What a worker does of `advance`."""
+        """Do the worker's part of `advance`."""
         try:
             matcher = self._matcher
             matcher.consume_token(token)
@@ -138,40 +140,43 @@ class GrammarConstraint:
             self._computing.release()
 
     def mask(self) -> Bitmask:
-        """The tokens allowed next; `InvalidRequestError` if the grammar turned out too complex to follow further."""
+        """Return the allowed tokens, or raise `InvalidRequestError` if the grammar is too complex to go on."""
         with self._computing:
             if self._failure is not None:
                 raise type(self._failure)(str(self._failure))
             return self._mask
 
     def forced(self) -> list[int]:
-        """Tokens that spell what must come next, as the tokenizer would; an answer may spell it otherwise."""
+        """Return the tokens of the text that must come next, as the tokenizer encodes it; others may spell it too."""
         with self._computing:
             if self._failure is not None or self._is_stopped:
                 return []
             return list(self._matcher.compute_ff_tokens())
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens may come next, one after the other."""
+        """Return how many of these tokens the grammar allows, one after the other."""
         with self._computing:
             if self._failure is not None or self._is_stopped:
                 return 0
             return int(self._matcher.validate_tokens(list(tokens)))
 
     def draft(self, tokens: Sequence[int]) -> None:
-        """Begin to compute the masks after each of these tokens, which `num_allowed` has passed; nothing advances."""
+        """Begin to compute the masks after each of these tokens, all checked by `num_allowed`.
+
+        The state of the answer does not change; `draft_masks` returns the masks.
+        """
         self._computing.acquire()
         self._workers.submit(partial(self._follow, list(tokens)))
 
     def draft_masks(self) -> list[Bitmask]:
-        """The masks after each token of the last draft; `InvalidRequestError` if the grammar is too complex for it."""
+        """Return a mask per token of the last draft; raise `InvalidRequestError` if the grammar is too complex."""
         with self._computing:
             if self._draft_failure is not None:
                 raise type(self._draft_failure)(str(self._draft_failure))
             return self._draft_masks
 
     def _follow(self, tokens: list[int]) -> None:
-        """What a worker does of `draft`: on a copy, because a matcher that fails cannot be rolled back."""
+        """Do the worker's part of `draft`, on a copy: a matcher that fails cannot be rolled back."""
         self._draft_masks, self._draft_failure = [], None
         try:
             matcher = self._matcher.deep_copy()
@@ -188,23 +193,23 @@ class GrammarConstraint:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `mask` would return without waiting."""
+        """Whether `mask` returns without waiting."""
         return not self._computing.locked()
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the answer is complete and nothing but its end can follow."""
+        """Whether the answer is complete and only an end token can follow."""
         with self._computing:
             return self._is_stopped
 
     def clone(self) -> GrammarConstraint:
-        """Another answer that goes on from the same point, independently."""
+        """Return a constraint for another answer that continues from this state."""
         mask = self.mask()
         return GrammarConstraint(self._matcher.deep_copy(), mask, self._ends, self._workers, self._is_stopped)
 
 
 def _too_complex(matcher: Any) -> InvalidRequestError:
-    """Return the error for a limit of the matcher that only an answer's text reached."""
+    """Build the error for a matcher limit that the answer's text reached; compiling the grammar did not."""
     cause = error_summary(matcher.get_error())
     return InvalidRequestError(f"the grammar or schema is too complex to follow to the end of the answer: {cause}")
 
@@ -214,7 +219,7 @@ def _internal(error: BaseException) -> EngineError:
 
 
 def error_summary(message: str) -> str:
-    """The matcher's complaint in one line: where, and the regex parser's own words if it was that."""
+    """Return the matcher's error in one line: its first line, and the regex parser's message if there is one."""
     lines = [line.strip() for line in message.splitlines()]
     first = next((line for line in lines if line), "unknown error")
     cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)

@@ -1,4 +1,4 @@
-"""`GrammarSpec`: the form that a request's answer must take, checked for size and sense before anything compiles it."""
+"""`GrammarSpec`: the form of a request's answer, validated before anything compiles it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from antiphon.text.gbnf import lark_from_gbnf
 MAX_SCHEMA_BYTES = 65_536
 MAX_SCHEMA_DEPTH = 64
 MAX_SCHEMA_OBJECTS = 2_048
-#: All `multipleOf` of a schema together, each without its decimal point: dividing takes a state per remainder.
+#: Maximum sum of all `multipleOf` of a schema, each without its decimal point: dividing takes a state per remainder.
 MAX_MULTIPLES = 100_000
 MAX_REGEX_BYTES = 8_192
 MAX_GRAMMAR_BYTES = 16_384
 MAX_GBNF_BYTES = 65_536
 MAX_WHITESPACE_BYTES = 256
 MAX_CHOICES = 4_096
-#: How often a regex or a grammar may say that something repeats: more than an answer has tokens.
+#: Maximum repetition count in a regex or grammar: more than an answer has tokens.
 MAX_REPETITIONS = 100_000
-#: A count or a product of counts is taken as no more than this, so that it can be written in an error.
+#: Cap of a count or product of counts, so that errors can print it.
 LARGEST_COUNT = 10**18
 #: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
 REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
-#: What matters for the nesting of counts: escapes, classes of characters, groups, counts, and other signs after these.
+#: Parts that decide the nesting of counts: escapes, character classes, groups, counts, and signs after them.
 NESTING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(|(?:\)?(?P<count>\{[0-9, ]+\}|~ *[0-9.]+)|\))[?*+]*", re.DOTALL)
 MAX_CHOICE_BYTES = 65_536
 
-#: Fields of which a grammar has exactly one.
+#: Fields of which exactly one is set.
 FORMS = ("json_schema", "json_object", "regex", "choice", "grammar", "gbnf")
-#: JSON schemas in the lines of a grammar.
+#: JSON schemas embedded in a grammar, each on one line.
 SCHEMAS = re.compile(r"%json \{.*\}")
 
-#: Where a schema would set the grammar compiler's own options, such as unbounded whitespace.
+#: Schema key that sets options of the grammar compiler, such as unbounded whitespace. Requests must not set it.
 OPTIONS_KEY = "x-guidance"
 
 
@@ -91,7 +91,6 @@ class GrammarSpec:
 
     @property
     def schema_text(self) -> str:
-        """The JSON schema as text."""
         if self.json_object:
             return '{"type": "object"}'
         if isinstance(self.json_schema, str):
@@ -103,7 +102,7 @@ class GrammarSpec:
 
     @property
     def kind(self) -> str:
-        """The name of the field that is set, as a person would say it."""
+        """The name of the field that is set, as errors print it."""
         if self.json_object or self.json_schema is not None:
             return "JSON schema"
         if self.regex is not None:
@@ -123,14 +122,14 @@ def _check_text(name: str, text: object, limit: int) -> None:
 
 
 def _check_grammar(text: object) -> None:
-    """JSON schemas inside a grammar, each on one line, have the limit of a schema together."""
+    """Check sizes: JSON schemas inside a grammar, each on one line, have the limit of a schema together."""
     rules = SCHEMAS.sub("", text) if isinstance(text, str) else text
     _check_text("grammar", rules, MAX_GRAMMAR_BYTES)
     _check_text("grammar", text, MAX_GRAMMAR_BYTES + MAX_SCHEMA_BYTES)
 
 
 def _check_repetitions(name: str, text: str) -> None:
-    """Reject counts that no answer reaches, also where they are reached only by nesting them."""
+    """Reject repetition counts longer than any answer, including products of nested counts."""
     most = max((int(digits[:18]) for found in REPETITION.findall(text) for digits in found if digits), default=0)
     most = max(most, _nested_repetitions(text))
     if most > MAX_REPETITIONS:
@@ -138,9 +137,9 @@ def _check_repetitions(name: str, text: str) -> None:
 
 
 def _nested_repetitions(text: str) -> int:
-    """Return the largest product of a count and those that it repeats: inside its parentheses, or right before it."""
+    """Return the largest product of a count and the counts it repeats: in its parentheses, or right before it."""
     open_groups = [1]
-    chained, end = 1, -1  # the product of the last count, and where it ends
+    chained, end = 1, -1  # # product of the last count, and its end in the text
     for found in NESTING.finditer(text):
         piece = found[0]
         if piece == "(":
@@ -170,7 +169,7 @@ def _check_choice(choice: object) -> None:
 
 
 def _check_schema(text: str) -> None:
-    """Size, depth and the keywords whose cost their value decides; the walk does not recurse."""
+    """Check size, depth and keywords whose value decides their cost; without recursion."""
     _check_text("json_schema", text, MAX_SCHEMA_BYTES)
     try:
         schema = json.loads(text, parse_constant=_refuse_constant)
@@ -210,7 +209,7 @@ def _check_schema(text: str) -> None:
 
 
 def _check_patterns(schema: dict[str, Any]) -> None:
-    """Counts in the regular expressions of one object of a schema."""
+    """Check the repetition counts of the regular expressions in one object of a schema."""
     properties = schema.get("patternProperties")
     for pattern in [schema.get("pattern"), *(properties if isinstance(properties, dict) else ())]:
         if isinstance(pattern, str):
@@ -218,7 +217,7 @@ def _check_patterns(schema: dict[str, Any]) -> None:
 
 
 def _multiple(value: object) -> int:
-    """The number with its decimal point and trailing zeros taken away: 0.25 is 25."""
+    """Return the number without its decimal point and trailing zeros (25 for 0.25), or 0 for other types."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     digits = "".join(map(str, Decimal(str(value)).as_tuple().digits))

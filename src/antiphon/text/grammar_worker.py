@@ -1,7 +1,7 @@
-"""The process in which grammars are tried out: `python -m antiphon.text.grammar_worker`.
+"""The process that compiles grammars on trial: `python -m antiphon.text.grammar_worker`.
 
-Building a grammar's automata does not depend on the vocabulary but for the masks, whose work the library bounds. So a
-grammar is built here over single bytes; one that does not end is ended with this process.
+Only the masks depend on the vocabulary, and the library bounds their work. So a grammar is compiled here over single
+bytes, and one that takes too long ends with this process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antiphon.text.limited_worker import serve
 from antiphon.text.tokenization.bytes_vocab import BytesTokenizer
 
 MAX_BYTES = 2 << 30
-#: Control tokens that grammars of tool calls name, where a model has them.
+#: Control tokens that grammars of tool calls name for some models.
 CONTROL_TOKENS = ("<|python_tag|>", "<tool_call>")
 
 
@@ -30,7 +30,7 @@ def _compiler() -> GrammarCompiler:
 
 
 def answer(request: bytes) -> bytes:
-    """Nothing if the grammar is usable, else what is wrong with it."""
+    """Return nothing if the grammar is usable, else the error message."""
     spec: GrammarSpec = pickle.loads(request)
     causes: list[Any] = []
 

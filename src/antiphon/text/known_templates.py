@@ -1,4 +1,4 @@
-"""Chat templates that were read and do a bounded amount of work for each message, by the hash of their text."""
+"""SHA-256 hashes of chat templates known to do a bounded amount of work per message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grammars of all kinds as the body of a rule in a Lark grammar, so that several can be joined into one."""
+"""Grammars of all kinds as bodies of Lark rules, so that several can be joined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.text.grammar_spec import OPTIONS_KEY, GrammarSpec
 
 
 def rule_body(spec: GrammarSpec, style: dict[str, Any]) -> str:
-    """What stands after the colon of a rule. `style` is how JSON is spaced."""
+    """Return the text after the colon of a rule. `style` is the spacing of JSON."""
     if spec.regex is not None:
         from llguidance import regex_to_lark
 
@@ -25,7 +25,7 @@ def rule_body(spec: GrammarSpec, style: dict[str, Any]) -> str:
 
 
 def json_style(spec: GrammarSpec, default: dict[str, Any]) -> dict[str, Any]:
-    """How the JSON of a grammar is spaced: as it says, else by default."""
+    """Return the spacing of JSON: the grammar's own, else the default."""
     if spec.whitespace_pattern is None:
         return default
     if not spec.whitespace_pattern:

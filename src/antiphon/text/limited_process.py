@@ -1,4 +1,4 @@
-"""`LimitedProcesses`: work for strangers in processes of their own, which have limits and can be killed."""
+"""`LimitedProcesses`: untrusted work in separate processes, which have limits and can be killed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from antiphon.environment import inherited
 from antiphon.errors import AntiphonError, OverloadedError
 from antiphon.text.limited_worker import ANSWER, OUT_OF_MEMORY, READY, REQUEST
 
-#: For a process that has just been started, on a busy machine.
+#: Timeout in seconds for the start of a process, generous for a busy machine.
 START_SECONDS = 60.0
-#: What a process has beyond the limit of its work before it is killed: its own timer ends it sooner.
+#: Seconds after the limit until a process is killed; its own timer usually ends it sooner.
 GRACE_SECONDS = 10.0
-#: How long work waits for a process, if other work has all of them.
+#: Maximum seconds that work waits for a free process.
 WAIT_SECONDS = 30.0
-#: What a process sees of the environment: no keys.
+#: Environment variables that a process inherits: none with keys.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
 class LimitExceededError(AntiphonError):
-    """Work that took too much time or memory, or that ended its process. The message says which."""
+    """Work exceeded its time or memory, or ended its process; the message says which."""
 
 
 class LimitedProcesses:
-    """A few processes that run one module. They are started when they are needed, and then kept. For all threads."""
+    """A pool of processes that run one module, started on demand and then reused. Thread-safe."""
 
     def __init__(self, module: str, max_processes: int) -> None:
         self._module = module
@@ -41,7 +41,7 @@ class LimitedProcesses:
         self._idle: list[LimitedProcess] = []
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        """The answer to a request; `LimitExceededError` after `seconds` at the latest."""
+        """Return the answer to a request, or raise `LimitExceededError` after `seconds` at the latest."""
         if not self._slots.acquire(timeout=WAIT_SECONDS):
             raise OverloadedError(f"other requests have taken all of {self._module} for {WAIT_SECONDS:g} s")
         try:
@@ -66,7 +66,7 @@ class LimitedProcesses:
 
     @property
     def idle(self) -> list[int]:
-        """The ids of the processes that wait for work."""
+        """Ids of the processes that wait for work."""
         with self._lock:
             return [process.pid for process in self._idle]
 
@@ -78,7 +78,7 @@ class LimitedProcesses:
 
 
 class LimitedProcess:
-    """One process, for one request at a time."""
+    """A process that handles one request at a time."""
 
     def __init__(self, module: str) -> None:
         environment = inherited(ENVIRONMENT)
@@ -115,7 +115,7 @@ class LimitedProcess:
         return answer
 
     def _answer(self, request: bytes, seconds: float) -> bytes | None:
-        """None if the process ended before all of it had come."""
+        """Return the answer, or None if the process ended before it had sent all of it."""
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None and answers is not None
         if not self._is_ready:
@@ -155,7 +155,10 @@ class LimitedProcess:
 
 
 def _has_data(pipe: IO[bytes], seconds: float) -> bool:
-    """Whether the pipe has data or ends within `seconds`. Unlike `select`, `poll` takes descriptors above 1,023."""
+    """Return whether the pipe has data or ends within `seconds`.
+
+    `select` would reject descriptors above 1,023.
+    """
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
@@ -163,7 +166,7 @@ def _has_data(pipe: IO[bytes], seconds: float) -> bool:
 
 @cache
 def limited_processes(module: str, max_processes: int) -> LimitedProcesses:
-    """The processes of this program for that module."""
+    """Return this program's pool of processes for the module."""
     processes = LimitedProcesses(module, max_processes)
     atexit.register(processes.close)
     return processes

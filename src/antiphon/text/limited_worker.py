@@ -1,7 +1,7 @@
 """The loop of a process that answers requests within limits of memory and time: see `limited_process`.
 
-A timer of the kernel ends the process in the middle of an answer that takes too long, whatever it is doing; so does the
-end of the process that started it, or a lack of memory.
+A kernel timer ends the process in the middle of an answer that takes too long. The process also ends when its parent
+does, or when memory runs out.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import struct
 import sys
 from collections.abc import Callable
 
-#: Before a request: its size and its seconds. Before an answer: its size.
+#: Headers: size and seconds of a request; size of an answer.
 REQUEST = struct.Struct("<Qd")
 ANSWER = struct.Struct("<Q")
-#: Before the first request can come: the process is there.
+#: Sent once the process can take requests.
 READY = b"ready"
-#: The exit status of a process that ran out of memory.
+#: Exit status of a process that ran out of memory.
 OUT_OF_MEMORY = 3
 
 
 def serve(answer: Callable[[bytes], bytes], max_bytes: int) -> None:
     """Answer requests from the standard input on the standard output until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not mix with the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the process that started this one
+    os.dup2(2, 1)  # # other output must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # # Ctrl-C at a terminal is for the parent process
     _limit_resources(max_bytes)
     answers.write(READY)
     answers.flush()
@@ -44,7 +44,7 @@ def serve(answer: Callable[[bytes], bytes], max_bytes: int) -> None:
 
 
 def _limit_resources(max_bytes: int) -> None:
-    """Limit the address space, and allow no file to be written."""
+    """Limit the address space, and forbid writing files."""
     import resource
 
     for kind, limit in ((resource.RLIMIT_AS, max_bytes), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):

@@ -8,11 +8,11 @@ from antiphon.errors import InvalidRequestError
 
 
 class StopStrings:
-    """Passes text through until a stop string is complete.
+    """A filter that passes text on until a stop string is complete.
 
-    The stop string that is complete first ends the stream, the longest where several end at once; neither it nor
-    anything after it is passed on. Text that may be the beginning of a stop string is held back until that is decided.
-    How the text is cut into pushes makes no difference to what is passed on in all.
+    The stop string that is complete first ends the stream, the longest if several end at once; neither it nor any text
+    after it is passed on. Text that may begin a stop string is held back until that is decided. The output does not
+    depend on how the text is split into pushes.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -23,7 +23,7 @@ class StopStrings:
         self.stopped: str | None = None
 
     def push(self, text: str) -> tuple[str, bool]:
-        """What may be shown now, and whether a stop string has been reached; nothing is shown after one."""
+        """Return the text to show now, and whether a stop string was reached; text after it is never shown."""
         if self.stopped is not None:
             return "", True
         self._held += text
@@ -38,7 +38,7 @@ class StopStrings:
         return emitted, False
 
     def flush(self) -> str:
-        """End of the stream: what was held back was no stop string."""
+        """End the stream and return the text that was held back: it was not a stop string."""
         emitted, self._held = self._held, ""
         return emitted
 
@@ -50,7 +50,7 @@ class StopStrings:
         return start, stop
 
     def _held_length(self) -> int:
-        """Length of the longest end of the text that begins a stop string."""
+        """Return the length of the longest suffix of the held text that begins a stop string."""
         longest = max((len(stop) for stop in self._stops), default=1) - 1
         for length in range(min(longest, len(self._held)), 0, -1):
             tail = self._held[-length:]

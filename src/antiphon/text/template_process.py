@@ -1,4 +1,4 @@
-"""Compiling and rendering a stranger's chat template in a process with limits."""
+"""Compiling and rendering an untrusted chat template in a process with limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from antiphon.errors import TemplateError
 from antiphon.text.limited_process import LimitedProcesses, LimitExceededError, limited_processes
 
 MODULE = "antiphon.text.template_worker"
-#: Wall time of one rendering. Ordinary ones take less than a millisecond, and 8 MB of messages less than a second.
-#: The same holds for compiling, which takes some ten milliseconds.
+#: Timeout in seconds for one rendering, or for compiling. An ordinary rendering takes less than a millisecond, 8 MB of
+#: messages less than a second, and compiling some ten milliseconds.
 RENDER_SECONDS = 5.0
 MAX_PROCESSES = 3
 RENDERED = b"r"
@@ -23,12 +23,12 @@ def render_in_process(
     seconds: float = RENDER_SECONDS,
     processes: LimitedProcesses | None = None,
 ) -> str:
-    """The rendered text. Whatever the template does ends in a `TemplateError` after `seconds` at the latest."""
+    """Return the rendered text, or raise `TemplateError` if the template fails or after `seconds`."""
     return _ask((source, variables, guard), seconds, processes)
 
 
 def compile_in_process(source: str, seconds: float = RENDER_SECONDS, processes: LimitedProcesses | None = None) -> None:
-    """Raise a `TemplateError` if the template does not compile, or takes more than `seconds` to."""
+    """Raise `TemplateError` if the template does not compile within `seconds`."""
     _ask((source, None, ""), seconds, processes)
 
 

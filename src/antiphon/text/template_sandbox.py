@@ -1,7 +1,7 @@
-"""The Jinja environment chat templates run in: sandboxed, with bounds on the work and the text they make.
+"""The sandboxed Jinja environment of chat templates, which bounds their work and the text they write.
 
-A template comes with a model file, so it is a stranger's program. It cannot reach Python's internals, and a loop
-without end or a string without bound ends in an error.
+A template comes with a model file, so it is an untrusted program. It cannot reach Python's internals, and an endless
+loop or string ends in an error.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _guard: ContextVar[str] = ContextVar("guard", default="")
 
 
 def start_rendering(guard: str = "") -> None:
-    """Begin a new allowance of steps for the rendering that follows in this context.
+    """Reset the step limit for the rendering that follows in this context.
 
-    `guard` is a character that JSON must write as it is, because it will be left out of the prompt.
+    `guard` is a character that JSON must not escape, because it is removed from the prompt later.
     """
     _steps.set([MAX_STEPS])
     _guard.set(guard)
@@ -54,7 +54,7 @@ def _tick(steps: int = 1) -> None:
 
 
 def _range(*bounds: int) -> range:
-    """`range`, whose length counts as steps: filters walk it without a loop of the template's own."""
+    """Return Jinja's bounded `range` and count its length as steps, since filters iterate over it too."""
     numbers = safe_range(*bounds)
     _tick(len(numbers))
     return numbers
@@ -65,7 +65,7 @@ def _dict(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def _bound(value: Any) -> Any:
-    """The value itself, unless it has grown beyond what any prompt needs."""
+    """Return the value, or raise `TemplateRuntimeError` if it is larger than any prompt needs."""
     if isinstance(value, str | bytes | list | tuple | dict) and len(value) > MAX_CHARACTERS:
         raise TemplateRuntimeError(f"the template makes a value longer than {MAX_CHARACTERS}")
     if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
@@ -74,7 +74,7 @@ def _bound(value: Any) -> Any:
 
 
 def _insert_limits(template: nodes.Template) -> None:
-    """Count every turn of a loop and every call of a macro, and bound the result of every `~`."""
+    """Count every iteration of a loop and every call of a macro, and bound the result of every `~`."""
     for name in template.find_all(nodes.Name):
         if name.name in (TICK, BOUND):
             raise TemplateSyntaxError(f"the name {name.name!r} is reserved", name.lineno)
@@ -94,7 +94,7 @@ def _insert_limits(template: nodes.Template) -> None:
 
 
 class TemplateNamespace(Namespace):
-    """Jinja's `namespace`, which takes no names that begin with an underscore."""
+    """Jinja's `namespace` without names that begin with an underscore."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
@@ -103,7 +103,7 @@ class TemplateNamespace(Namespace):
 
 
 class CompiledTemplate:
-    """A template in a sandbox of its own. Every failure is a `TemplateError` in one line."""
+    """A compiled template in its own sandbox. Every failure is a `TemplateError` with a message of one line."""
 
     def __init__(self, source: str) -> None:
         with _compile_errors():
@@ -113,7 +113,7 @@ class CompiledTemplate:
             self._template = sandbox.from_string(tree)
 
     def render(self, variables: dict[str, Any], guard: str = "") -> str:
-        """The text; `guard` is a character that JSON must write as it is."""
+        """Return the rendered text; `guard` is a character that JSON must not escape."""
         start_rendering(guard)
         try:
             return "".join(_bounded(self._template.generate(**variables)))
@@ -124,7 +124,7 @@ class CompiledTemplate:
 
 
 def _check_names(sandbox: TemplateSandbox, template: nodes.Template) -> None:
-    """Reject unknown filters and tests, also in branches where Jinja would look for them only when it renders."""
+    """Reject unknown filters and tests, also in branches where Jinja would look them up only when rendering."""
     for node in template.find_all((nodes.Filter, nodes.Test)):
         known = sandbox.filters if isinstance(node, nodes.Filter) else sandbox.tests
         if node.name not in known:
@@ -158,7 +158,7 @@ def _line(error: BaseException) -> str:
 
 
 class GenerationTag(Extension):
-    """`{% generation %}…{% endgeneration %}`, which marks answers for training: here it only passes its text on."""
+    """`{% generation %}…{% endgeneration %}`, which marks answers for training: its content is rendered as usual."""
 
     tags: ClassVar[set[str]] = {"generation"}  # type: ignore[misc]
 
@@ -168,7 +168,7 @@ class GenerationTag(Extension):
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """Jinja as Hugging Face's chat templates expect it."""
+    """The Jinja environment that Hugging Face's chat templates expect."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -205,7 +205,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return _bound(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Jinja replaces `str.format` by a function of its own; here the string is still known and can be checked."""
+        """Check the string of a `str.format` call: the function that Jinja replaces `str.format` with hides it."""
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
             _check_brace_format(value.__self__)
@@ -224,7 +224,7 @@ def _check_size(size: int) -> None:
 
 
 def _check_format(text: str) -> None:
-    """Reject a format string, of `%` or of `str.format`, whose widths are large in sum."""
+    """Reject a `%` or `str.format` format string whose widths have a large sum."""
     _check_size(len(text) + sum(int(number[:12]) for number in re.findall("[0-9]+", text)))
 
 
@@ -241,7 +241,7 @@ def _check_brace_format(text: str) -> None:
 
 
 def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
-    """Reject a string method whose result would be far longer than its string, before it runs."""
+    """Reject a call of a string method whose result would be far longer than its string, before it runs."""
     if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
         _check_size(len(owner) + owner.count(args[0]) * len(args[1]))
     elif name == "join" and args and isinstance(args[0], list | tuple | str):
@@ -255,7 +255,7 @@ def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
 
 
 def _bounded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same filter, which rejects arguments that would make its result enormous."""
+    """Return the filter with a check that rejects arguments which would make its result huge."""
 
     def bounded(*args: Any, **kwargs: Any) -> Any:
         texts = [value for value in args if isinstance(value, str)]
@@ -281,7 +281,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON without Jinja's HTML escapes; the options are those Hugging Face's templates use."""
+    """Return JSON without Jinja's HTML escapes; the options are those that Hugging Face's templates use."""
     if isinstance(indent, int):
         _check_size(indent * 1000)
     text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -1,4 +1,4 @@
-"""The process that renders chat templates from strangers: `python -m antiphon.text.template_worker`."""
+"""The process that renders untrusted chat templates: `python -m antiphon.text.template_worker`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.errors import TemplateError
 from antiphon.text.limited_worker import serve
 from antiphon.text.template_sandbox import CompiledTemplate
 
-#: Address space, of which Python and Jinja take some 100 MB.
+#: Address space in bytes; Python and Jinja take some 100 MB.
 MAX_BYTES = 1 << 30
 MAX_TEMPLATES = 16
 RENDERED, REJECTED = b"r", b"e"
@@ -18,9 +18,9 @@ compiled = lru_cache(MAX_TEMPLATES)(CompiledTemplate)
 
 
 def answer(request: bytes) -> bytes:
-    """The rendered text or the cause of a failure, after a byte that tells which.
+    """Return the rendered text or the error message, after a byte that tells which.
 
-    A request without variables only compiles its template; the text is empty.
+    A request without variables only compiles its template, and its text is empty.
     """
     source, variables, guard = pickle.loads(request)
     try:

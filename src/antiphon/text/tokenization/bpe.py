@@ -1,4 +1,4 @@
-"""Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM): merges ranked by order, over bytes spelled as characters."""
+"""Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM): ranked merges over bytes spelled as characters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, Vocabul
 
 
 class ByteLevelBPETokenizer(VocabularyTokenizer):
-    """Merges run in the `tokenizers` library; special tokens are ours, so that parsing them can be turned off.
+    """A tokenizer whose merges run in the `tokenizers` library.
 
-    `merges` are pairs written "left right", best first; each side and their union must be tokens.
+    Special tokens are split here instead of in the library, so that parsing them can be turned off. `merges` are pairs
+    written "left right", best first; each side and their concatenation must be tokens.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
     ) -> None:
         super().__init__(vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids)
         self._rust = RustTokenizer(_merging_model(vocabulary, merges, pre.whole_words))
-        vocabulary.forget_ids()  # the library holds them as well
+        vocabulary.forget_ids()  # # the library holds the ids too
         self._is_composed = pre.composed
         if pre.composed:
             self._rust.normalizer = normalizers.NFC()
@@ -61,7 +62,7 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
 
 
 def encoded(rust: RustTokenizer, text: str, add_special_tokens: bool = False) -> list[int]:
-    """Ids of a text by the `tokenizers` library, which lets other threads run only in its calls for batches."""
+    """Return the ids of a text. Only the library's batch calls let other threads run."""
     return rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
 
 
@@ -71,7 +72,7 @@ def _merging_model(vocabulary: Vocabulary, merges: Sequence[str], whole_words: b
         return BPE(vocabulary.ids, pairs, ignore_merges=whole_words)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of the library is no `Exception`
+    except BaseException as error:  # # a panic of the library is not an `Exception`
         _find_bad_merge(vocabulary, merges)
         raise TokenizerError(f"the vocabulary of {len(vocabulary)} tokens cannot be used: {error}") from error
 

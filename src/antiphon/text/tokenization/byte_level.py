@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def character_bytes() -> dict[str, int]:
-    """The byte that each of the 256 characters stands for: printable Latin-1 for itself, the rest from U+0100 on."""
+    """Return the byte that each of the 256 characters stands for: itself if printable Latin-1, the rest from U+0100."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     table = {chr(byte): byte for byte in printable}
@@ -16,7 +16,7 @@ def character_bytes() -> dict[str, int]:
 
 
 def spelled_bytes(text: str) -> bytes:
-    """Bytes of a token in that spelling; a token with any other character is plain UTF-8 text."""
+    """Return the bytes of a token in GPT-2's spelling; a token with any other character is plain UTF-8 text."""
     table = character_bytes()
     try:
         return bytes([table[character] for character in text])

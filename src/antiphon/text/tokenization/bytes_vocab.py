@@ -1,4 +1,4 @@
-"""A vocabulary of the 256 bytes, an end token, and control tokens."""
+"""A vocabulary of the 256 bytes, an end token and control tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END = 256
 
 
 class BytesTokenizer(Tokenizer):
-    """Every byte of a text is a token."""
+    """A tokenizer that makes every byte of a text a token."""
 
     add_bos = False
     strips_leading_space = False

@@ -1,4 +1,4 @@
-"""What the steps of a `tokenizer.json` allow: cutting a long text, and a bound on its tokens."""
+"""Properties of a `tokenizer.json` pipeline: whether long texts can be split, and a bound on their tokens."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tokenizers.models import BPE
 from antiphon.text.tokenization.long_text import WORD_END, LengthBound
 from antiphon.text.tokenization.pre_tokenizers import PRE_TOKENIZERS
 
-#: Normalizers that change each character alone, or together with marks that follow it.
+#: Normalizers that change each character alone, or together with combining marks after it.
 LOCAL_NORMALIZERS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "BertNormalizer"}
 #: Pre-tokenizers that end a word at every `WORD_END`.
 WORD_PRE_TOKENIZERS = {"BertPreTokenizer", "Whitespace"}
-#: Pre-tokenizers that only cut words further.
+#: Pre-tokenizers that only split words further.
 FURTHER_PRE_TOKENIZERS = {"Digits", "Punctuation"}
 KNOWN_PATTERNS = {pattern for kind in PRE_TOKENIZERS.values() for pattern in kind.patterns}
-#: What can be removed together with an added token that strips its surroundings.
+#: Bytes of blanks, which an added token that strips its surroundings may remove.
 BLANKS = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\xe1\x9a\x80\xe2\x81\x9f\xe3"
 
 
 def can_cut(rust: RustTokenizer) -> bool:
-    """Whether parts of a text, cut at `WORD_END`, encode to the same tokens as the whole."""
+    """Return whether the parts of a text split at `WORD_END` encode to the same tokens as the whole text."""
     normalizers = _steps(rust.normalizer, "normalizers")
     if not all(step["type"] in LOCAL_NORMALIZERS for step in normalizers):
         return False
@@ -40,7 +40,7 @@ def can_cut(rust: RustTokenizer) -> bool:
 
 
 def length_bound(rust: RustTokenizer, tokens: Iterable[bytes]) -> LengthBound | None:
-    """The bound for byte-level BPE; None where one token can stand for a stretch of any length."""
+    """Return the bound for byte-level BPE, or None if a token can stand for text of any length."""
     model = rust.model
     kinds = [step["type"] for step in _steps(rust.pre_tokenizer, "pretokenizers")]
     normalizers = [step["type"] for step in _steps(rust.normalizer, "normalizers")]
@@ -53,7 +53,7 @@ def length_bound(rust: RustTokenizer, tokens: Iterable[bytes]) -> LengthBound | 
 
 
 def _steps(part: Any, name: str) -> list[Mapping[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, in order."""
+    """Return the steps of a normalizer or pre-tokenizer, in order."""
     if part is None:
         return []
     state = json.loads(part.__getstate__())
@@ -62,7 +62,7 @@ def _steps(part: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def _ends_words(step: Mapping[str, Any]) -> bool | None:
-    """Whether the step ends a word at every `WORD_END`; None if it is not known, or may join across one."""
+    """Return whether the step ends a word at every `WORD_END`, or None if unknown or if it may join words there."""
     kind = step["type"]
     if kind == "ByteLevel":
         return None if step.get("add_prefix_space") else bool(step.get("use_regex", True))
@@ -75,5 +75,5 @@ def _ends_words(step: Mapping[str, Any]) -> bool | None:
     return False if kind in FURTHER_PRE_TOKENIZERS else None
 
 
-#: Patterns that are one of several in their pre-tokenizer and do not cut at words by themselves.
+#: Patterns of pre-tokenizers with several, which do not split at words on their own.
 PARTIAL_PATTERNS = {pattern for kind in PRE_TOKENIZERS.values() if len(kind.patterns) > 1 for pattern in kind.patterns}

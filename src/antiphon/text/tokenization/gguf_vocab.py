@@ -18,10 +18,9 @@ KEY = "tokenizer.ggml."
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that a GGUF file describes.
+    """Return the tokenizer that a GGUF file describes.
 
-    A kind or pre-tokenizer we do not know is an `UnsupportedError` that names it; a vocabulary whose parts do not fit
-    together is a `TokenizerError` with the numbers.
+    Raise `UnsupportedError` for an unknown kind or pre-tokenizer, and `TokenizerError` for an inconsistent vocabulary.
     """
     kind = metadata.get(f"{KEY}model")
     if kind is None:
@@ -33,7 +32,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
 
 
 class _Metadata:
-    """Checked access to the `tokenizer.ggml.*` keys."""
+    """Validated access to the `tokenizer.ggml.*` keys."""
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
@@ -79,7 +78,7 @@ class _Metadata:
         return bool(self._metadata.get(KEY + name, default))
 
     def token_id(self, *names: str) -> int | None:
-        """The id under the first of these keys that the file has."""
+        """Return the id under the first of these keys that the file has, or None."""
         for name in names:
             value = self._metadata.get(f"{KEY}{name}_token_id")
             if value is None:
@@ -108,7 +107,7 @@ class _Metadata:
         )
 
     def surroundings(self, special: SpecialTokens, add_bos: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ids put before and after a text; `add_bos` holds where the file does not say."""
+        """Return the ids put before and after a text; `add_bos` is the default if the file has no such flag."""
         prefix = self.flag("add_bos_token", add_bos) and special.bos_id is not None
         suffix = self.flag("add_eos_token", False) and special.eos_id is not None
         return _maybe(special.bos_id, prefix), _maybe(special.eos_id, suffix)
@@ -149,7 +148,7 @@ def _sentencepiece(metadata: _Metadata) -> Tokenizer:
 def _wordpiece(metadata: _Metadata) -> Tokenizer:
     ids = metadata.vocabulary.ids
     start = metadata.token_id("cls", "bos")
-    # GGUF spells the key with this slip.
+    # GGUF misspells this key.
     end = metadata.token_id("seperator", "separator", "eos")
     unknown = metadata.token_id("unknown")
     start = ids.get("[CLS]") if start is None else start

@@ -27,7 +27,7 @@ from antiphon.text.tokenization.sentencepiece import BYTE_SPELLING, SPACE
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 from antiphon.text.tokenization.vocabulary import check_encodable, end_ids
 
-#: Spellings tried in order where no configuration names the token.
+#: Spellings tried in order if the configuration does not name the token.
 BOS_SPELLINGS = ("<s>", "<bos>", "<|begin_of_text|>", "[CLS]")
 EOS_SPELLINGS = ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "[SEP]")
 UNKNOWN_SPELLINGS = ("<unk>", "[UNK]")
@@ -35,10 +35,10 @@ PAD_SPELLINGS = ("<pad>", "[PAD]", "<|pad|>")
 
 
 def tokenizer_from_file(tokenizer_json: Path, config: Path | Mapping[str, Any] | None = None) -> Tokenizer:
-    """The tokenizer in a `tokenizer.json`; `config` is its `tokenizer_config.json`, as a path or parsed.
+    """Return the tokenizer in a `tokenizer.json`; `config` is its `tokenizer_config.json`, as a path or parsed.
 
-    What stands around a text (begin and end tokens) is what the file's own post-processor adds. Truncation and padding
-    that the file may ask for are turned off: cutting a text short is the caller's decision.
+    The file's own post-processor adds the begin and end tokens around a text. Truncation and padding are turned off:
+    only the caller decides whether to truncate a text.
     """
     try:
         rust = RustTokenizer.from_buffer(read_regular(tokenizer_json))
@@ -57,7 +57,7 @@ def tokenizer_from_file(tokenizer_json: Path, config: Path | Mapping[str, Any] |
 
 
 class FileTokenizer(Tokenizer):
-    """A `tokenizers.Tokenizer` behind our interface; decoding is ours, by each token's bytes."""
+    """A `tokenizers.Tokenizer` as a `Tokenizer`; decoding joins the bytes of tokens instead of using the library."""
 
     def __init__(self, rust: RustTokenizer, config: Mapping[str, Any]) -> None:
         rust.no_truncation()
@@ -69,7 +69,7 @@ class FileTokenizer(Tokenizer):
         self._vocab_size = max(rust.get_vocab_size(), 1 + max(added, default=-1))
         decoder = json.loads(rust.decoder.__getstate__()) if rust.decoder is not None else {"type": "Fuse"}
         self._spelled, self.strips_leading_space = _token_decoder(decoder)
-        # Added tokens are text as it stands; only SentencePiece spells spaces in them too.
+        # Added tokens are spelled as plain text; only SentencePiece spells spaces in them too.
         self._raw_ids = frozenset(added) if self._spelled is spelled_bytes else special_ids
         bos_id = self._named(config, "bos_token", BOS_SPELLINGS)
         eos_id = self._named(config, "eos_token", EOS_SPELLINGS)
@@ -117,7 +117,7 @@ class FileTokenizer(Tokenizer):
 
     @cached_property
     def _around(self) -> tuple[list[int], list[int]]:
-        """What the file's post-processor puts before and after a text."""
+        """Ids that the file's post-processor puts before and after a text."""
         plain, whole = self._encode("a", False, False), self._encode("a", True, False)
         size = len(plain)
         starts = [start for start in range(len(whole)) if whole[start : start + size] == plain]
@@ -151,7 +151,7 @@ class FileTokenizer(Tokenizer):
 
 
 def _token_decoder(decoder: Mapping[str, Any]) -> tuple[Callable[[str], bytes], bool]:
-    """How the file spells bytes in tokens, and whether a decoded text loses its first space."""
+    """Return the function from a token's text to its bytes, and whether decoding strips the first space of a text."""
     steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
     kinds = [step["type"] for step in steps]
     unknown = set(kinds) - {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "WordPiece"}

@@ -1,4 +1,4 @@
-"""The `tokenizer.bin` of llama2.c: a SentencePiece vocabulary as plain records."""
+"""The `tokenizer.bin` of llama2.c: a SentencePiece vocabulary as binary records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_TOKEN_BYTES = 1 << 16
 
 
 def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
-    """Read `vocab_size` records of score, length and bytes, after the length of the longest token.
+    """Read a file of the longest token's length, then `vocab_size` records of score, length and bytes.
 
-    Ids 0, 1 and 2 are unknown, begin and end of text, the next 256 are bytes, spelled `<0x0A>` or, by older exporters,
-    as the character of that number. The file spells spaces as spaces.
+    Ids 0, 1 and 2 are unknown, begin and end of text. The next 256 are bytes, spelled `<0x0A>` or, by older exporters,
+    as the character with that code point. Spaces are spelled as spaces.
     """
     if vocab_size <= EOS_ID:
         raise TokenizerError(f"a llama2.c vocabulary has at least 3 tokens, not {vocab_size}")

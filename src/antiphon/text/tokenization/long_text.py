@@ -1,4 +1,4 @@
-"""Long texts: encoded in segments, and rejected without encoding where their bytes already prove them too long."""
+"""Long texts: encoded in segments, and rejected without encoding if their bytes alone prove them too long."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from functools import cached_property
 
 from antiphon.errors import TokenizerError, TooManyTokensError
 
-#: Characters that are encoded at a time, where a text can be cut.
+#: Minimum characters per segment, if a text can be split.
 SEGMENT_CHARACTERS = 16_384
-#: Characters that are searched or counted at a time, so that other threads run in between.
+#: Characters searched or counted at a time, so that other threads run in between.
 WINDOW_CHARACTERS = 65_536
-#: The longest run that is encoded although it cannot be cut: encoding takes some 80 bytes of memory for each.
+#: Maximum characters of a text that cannot be split: encoding takes some 80 bytes of memory per character.
 MAX_UNCUT_CHARACTERS = 2 << 20
-#: Shorter texts are encoded without asking whether they are too long.
+#: Maximum length of texts that are encoded without a check of their length first.
 SHORT_CHARACTERS = 32_768
-#: Tokens by which normalizing a text in windows can overestimate, for each window.
+#: Tokens per window by which normalizing a text in windows can overestimate its length.
 WINDOW_SLACK = 16
 
 LETTER = r"[A-Za-z\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5]"
-#: Where every known pre-tokenizer ends a word, whatever surrounds it, and no normalization composes characters:
-#: after a letter, before one space or mark that another letter follows.
+#: Positions where every known pre-tokenizer ends a word in any context, and where no normalization composes characters:
+#: after a letter, before one space or mark followed by another letter.
 WORD_END = re.compile(f"(?<={LETTER})(?=[ ,.\u3001\u3002\uff0c]{LETTER})")
 
 
 def segments(text: str, boundary: re.Pattern[str] = WORD_END) -> Iterator[str]:
-    """The text in parts of at least `SEGMENT_CHARACTERS`, cut only where `boundary` matches the empty string."""
+    """Yield the text in parts of at least `SEGMENT_CHARACTERS`, split where `boundary` matches the empty string.
+
+    Raise `TokenizerError` if the text cannot be split and its rest is too long to be encoded whole.
+    """
     start = 0
     while len(text) - start > SEGMENT_CHARACTERS:
         cut = _find(text, boundary, start + SEGMENT_CHARACTERS)
@@ -41,7 +44,7 @@ def segments(text: str, boundary: re.Pattern[str] = WORD_END) -> Iterator[str]:
 
 
 def check_uncut(text: str) -> None:
-    """Raise `TokenizerError` for a text that is too long to be encoded in one piece."""
+    """Raise `TokenizerError` for a text that is too long to be encoded whole."""
     if len(text) > MAX_UNCUT_CHARACTERS:
         raise TokenizerError(
             f"the text has {len(text):,} characters without a place where it can be cut; "
@@ -50,7 +53,7 @@ def check_uncut(text: str) -> None:
 
 
 def tail(text: str, size: int) -> str:
-    """The last `size` characters at most, from the end of a word on if there is one among them."""
+    """Return the last characters of the text, at most `size`, from a word's end if one is among them."""
     if len(text) <= size:
         return text
     cut = _find(text, WORD_END, len(text) - size)
@@ -59,7 +62,7 @@ def tail(text: str, size: int) -> str:
 
 def _find(text: str, boundary: re.Pattern[str], start: int) -> int | None:
     for begin in range(start, len(text), WINDOW_CHARACTERS):
-        # Two more characters, for what the pattern sees ahead.
+        # Two more characters for the lookahead of the pattern.
         match = boundary.search(text, begin, begin + WINDOW_CHARACTERS + 2)
         if match is not None:
             return match.start()
@@ -75,9 +78,9 @@ def check_count(num_tokens: int, limit: int | None, is_exact: bool = False) -> N
 class LengthBound:
     """A lower bound on the number of tokens of a text, from its bytes alone.
 
-    Each byte weighs one divided by the length of the longest token that has it. So the bytes of a token weigh one at
-    most together, and a text has at least as many tokens as its bytes weigh. A byte that encoding may drop weighs
-    nothing. `is_composed` says that text is brought to Unicode's composed form first, which can shorten it.
+    Each byte weighs 1 / (length of the longest token that contains the byte). So the bytes of a token weigh at most 1
+    together, and a text has at least as many tokens as its bytes weigh. Bytes that encoding may drop weigh 0.
+    `is_composed` says that text is normalized to NFC first, which can shorten it.
     """
 
     def __init__(self, tokens: Iterable[bytes], *, is_composed: bool = False, dropped: bytes = b"") -> None:

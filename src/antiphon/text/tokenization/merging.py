@@ -1,4 +1,4 @@
-"""Joining neighbours into tokens, the best pair first: the merging of SentencePiece and of ranked byte-level BPE."""
+"""Merging of neighbours into tokens, best pair first, for SentencePiece and for ranked byte-level BPE."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import AnyStr
 
 
 def merged(word: AnyStr, priority_of: Callable[[AnyStr], float | None]) -> list[AnyStr]:
-    """The word in pieces: neighbours are joined, the lowest priority first and leftmost on a tie, until no two can be.
+    """Merge neighbours, lowest priority first and leftmost on a tie, until no pair is a piece; return the pieces.
 
-    `priority_of` is None for what is no token.
+    `priority_of` returns None for a text that is not a piece.
     """
     length = len(word)
-    # A piece is named by its first element; `end` tells where it stops, 0 once it has been joined leftwards.
+    # A piece is identified by the index of its first element; `end` is the index after it, or 0 once merged leftwards.
     end = list(range(1, length + 1))
     previous = list(range(-1, length - 1))
     queue = [

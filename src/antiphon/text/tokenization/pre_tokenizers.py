@@ -1,8 +1,8 @@
-"""How byte-level BPE vocabularies cut text into words before merging, by GGUF's `tokenizer.ggml.pre`.
+"""Patterns by which byte-level BPE vocabularies split text into words, by GGUF's `tokenizer.ggml.pre`.
 
-Patterns are in the syntax of the `tokenizers` library. Those of Llama 3, Qwen 2, Command R, DeepSeek V3, Tekken and
-GPT-4o are as in the models' own `tokenizer.json`; the others follow llama.cpp's table of the same names, and `default`
-is its own. Several patterns apply one after the other, each isolating its matches within the pieces left by the last.
+Patterns are in the syntax of the `tokenizers` library. The patterns of Llama 3, Qwen 2, Command R, DeepSeek V3, Tekken
+and GPT-4o are from the models' own `tokenizer.json`; the others, and `default`, follow llama.cpp's table of the same
+names. Several patterns apply one after the other; each isolates its matches within the parts left by the previous one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from antiphon.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """One way of cutting text, and what else goes with it in the models that use it."""
+    """The patterns of one way to split text, and properties of the models that use it."""
 
     patterns: tuple[str, ...]
-    #: Text is brought to Unicode's composed form (NFC) first.
+    #: Text is first normalized to NFC, Unicode's composed form.
     composed: bool = False
-    #: A word that is a token is taken whole, without merging.
+    #: Words that are tokens are not merged.
     whole_words: bool = False
-    #: A begin-of-text token is expected unless the file says otherwise.
+    #: Default for adding a begin-of-text token.
     add_bos: bool = False
 
 
@@ -137,7 +137,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {name: kind for kind, names in _BY_KIN
 
 
 def pre_tokenizer(name: str) -> PreTokenizer:
-    """The pre-tokenizer of that name; an unknown name is rejected: it would give wrong tokens."""
+    """Return the pre-tokenizer of that name, or raise `UnsupportedError`: a substitute would give wrong tokens."""
     found = PRE_TOKENIZERS.get(name)
     if found is None:
         raise UnsupportedError(f"pre-tokenizer {name!r} is not known; known are {', '.join(sorted(PRE_TOKENIZERS))}")

@@ -1,4 +1,4 @@
-"""SentencePiece BPE: pairs merge in the order of their scores, and what has no piece falls back to bytes.
+"""SentencePiece BPE: pairs merge in the order of their scores, and text outside the vocabulary falls back to bytes.
 
 Kudo and Richardson, "SentencePiece" (2018); the vocabularies of Llama 2, Mistral and Gemma.
 """
@@ -23,10 +23,10 @@ CACHED_WORD_LENGTH = 64
 
 
 class SentencePieceTokenizer(VocabularyTokenizer):
-    """Score-driven merging over characters, exactly as SentencePiece does it: best score first, leftmost on a tie.
+    """A tokenizer that merges characters exactly as SentencePiece does: best score first, leftmost on a tie.
 
-    A space is written `▁`. With `space_prefix` one more is put before each run of text. Control, unknown and byte
-    tokens are never the result of a merge, whatever the text.
+    Spaces are spelled `▁`. With `space_prefix`, one is put before each run of text. Merging never produces control,
+    unknown or byte tokens.
     """
 
     def __init__(
@@ -76,7 +76,10 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         return segments(run, self._word_start)
 
     def length_bound(self) -> LengthBound | None:
-        """Of the respelled text. Without all byte tokens one unknown token stands for any number of characters."""
+        """Return the bound for respelled text, or None if byte tokens are missing.
+
+        Without all byte tokens, one unknown token stands for any number of characters.
+        """
         if len(self._byte_ids) < 256:
             return None
         spelled = (text.encode("utf-8", "surrogatepass") for text in self.vocabulary.tokens)
@@ -105,16 +108,16 @@ class SentencePieceTokenizer(VocabularyTokenizer):
 
     @cached_property
     def _priorities(self) -> dict[str, float]:
-        """Priority of each piece that merging may produce: every token but control, unknown, unused and byte tokens."""
+        """Priority of each piece that merging may produce: all tokens but control, unknown, unused and byte tokens."""
         left_out = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED, TokenType.BYTE}
         types, scores = self.vocabulary.types, self._scores
         return {text: -scores[token] for text, token in self.vocabulary.ids.items() if types[token] not in left_out}
 
     @cached_property
     def _word_start(self) -> re.Pattern[str]:
-        """Positions that no piece reaches across: before a `▁` whose left neighbour precedes `▁` in no piece.
+        """Positions that no piece crosses: before a `▁` whose left neighbour precedes `▁` in no piece.
 
-        Words between them merge independently of each other, so each is merged once and remembered.
+        Words between these positions merge independently of each other, so each is merged once and cached.
         """
         joined = {SPACE}
         for piece in self._priorities:
@@ -124,7 +127,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         return re.compile(f"(?<=[^{barred}])(?={SPACE})")
 
     def _encode_word(self, word: str) -> list[int]:
-        """Merge the characters of `word` until no neighbours form a piece, and look the pieces up."""
+        """Merge the characters of `word` until no neighbours form a piece, and return the ids of the pieces."""
         ids: list[int] = []
         priorities, known = self._priorities, self.vocabulary.ids
         for piece in merged(word, priorities.get):
@@ -135,7 +138,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         return ids
 
     def _append_bytes(self, ids: list[int], text: str) -> None:
-        """Byte tokens for `text`; without them one unknown token for a whole unknown stretch."""
+        """Append the byte tokens of `text`, or else one unknown token per run of unknown text."""
         byte_ids = [self._byte_ids.get(byte) for byte in text.encode("utf-8")]
         if None not in byte_ids:
             ids.extend(token_id for token_id in byte_ids if token_id is not None)

@@ -1,4 +1,4 @@
-"""Finding tokens that are matched on the raw text before anything else: control and user-defined tokens."""
+"""Splitting of text at control and user-defined tokens, before anything else is matched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 
 class SpecialSplitter:
-    """Splits text at the spellings in a mapping from spelling to id: leftmost first, the longest where several start.
+    """A splitter of text at spellings that have an id: leftmost first, the longest if several start at one position.
 
     A match costs one lookup per distinct length of the spellings that share its first two characters, so thousands of
     spellings cost no more than a few.
@@ -24,7 +24,7 @@ class SpecialSplitter:
         self._candidate = re.compile(f"[{firsts}]") if firsts else None
 
     def split(self, text: str) -> Iterator[str | int]:
-        """Ids of the tokens found and the non-empty runs of text between them, in order."""
+        """Yield the ids of the tokens found and the non-empty runs of text between them, in order."""
         start = position = 0
         while self._candidate is not None:
             match = self._candidate.search(text, position)
@@ -43,7 +43,7 @@ class SpecialSplitter:
             yield text[start:]
 
     def starts(self, text: str) -> list[int]:
-        """Every position where a spelling begins, also inside another."""
+        """Return every position where a spelling begins, including positions inside another spelling."""
         if self._candidate is None:
             return []
         return [
@@ -53,7 +53,7 @@ class SpecialSplitter:
         ]
 
     def ends_in_part(self, text: str) -> bool:
-        """Whether the text's end is the beginning of a spelling, which what follows could complete."""
+        """Return whether the text ends with the beginning of a spelling, which more text could complete."""
         longest = min(len(text), max((lengths[0] for lengths in self._lengths.values()), default=0))
         return any(text[-size:] in self._beginnings for size in range(1, longest))
 

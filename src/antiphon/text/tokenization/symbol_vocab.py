@@ -1,4 +1,4 @@
-"""A vocabulary in which every token is one character: the phonemes of a speech model."""
+"""A vocabulary in which every token is one character, such as the phonemes of a speech model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 
 class SymbolTokenizer(Tokenizer):
-    """Characters to ids and back. `encode` leaves out what the table does not have, and puts a pad at both ends."""
+    """A tokenizer from characters to ids and back. `encode` drops unknown characters and puts a pad at both ends."""
 
     add_bos = False
     strips_leading_space = False

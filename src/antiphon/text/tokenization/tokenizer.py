@@ -1,4 +1,4 @@
-"""`Tokenizer`: text to token ids and back, whatever file the vocabulary came in."""
+"""`Tokenizer`: text to token ids and back, for every format of vocabulary."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from antiphon.text.tokenization.special_splitter import SpecialSplitter
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids with a meaning of their own. `special_ids` are left out of text shown to people."""
+    """Ids with a special meaning. `special_ids` are left out of text shown to people."""
 
     bos_id: int | None = None
     eos_id: int | None = None
     unknown_id: int | None = None
     pad_id: int | None = None
-    #: Every id that ends a generation: `eos_id`, end of turn, end of message.
+    #: Ids that end a generation: `eos_id`, end of turn, end of message.
     eos_ids: frozenset[int] = frozenset()
-    #: Control and unknown tokens. User-defined tokens such as `<tool_call>` are text and are not among them.
+    #: Ids of control and unknown tokens; user-defined tokens such as `<tool_call>` are text and not included.
     special_ids: frozenset[int] = frozenset()
 
 
 class Tokenizer(ABC):
-    """One vocabulary. Immutable once built and safe to share between threads.
+    """A vocabulary with encoding and decoding. Immutable once built, and thread-safe.
 
-    Decoding is defined on bytes: `decode(ids)` is the tokens' bytes laid end to end and read as UTF-8, invalid
+    Decoding is defined on bytes: `decode(ids)` concatenates the tokens' bytes and decodes them as UTF-8, with invalid
     sequences replaced. So a stream of tokens and the whole list give the same text.
     """
 
     special: SpecialTokens
     #: Whether `encode(..., add_special_tokens=True)` starts with `bos_id`.
     add_bos: bool
-    #: Whether encoding puts a space before the text, so that decoding from the start takes one away.
+    #: Whether encoding puts a space before the text, which decoding from the start removes.
     strips_leading_space: bool
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """One more than the largest id."""
+        """Largest id plus one."""
 
     @abstractmethod
     def encode(
@@ -54,31 +54,32 @@ class Tokenizer(ABC):
         parse_special: bool = True,
         max_tokens: int | None = None,
     ) -> list[int]:
-        """Ids of `text`.
+        """Return the ids of `text`.
 
-        `add_special_tokens` adds what the model expects around a text (such as a begin-of-text token).
-        `parse_special` turns spellings of control tokens into those tokens; without it they are plain text, so text
-        from a stranger cannot forge a turn. User-defined tokens are recognised in both cases.
-        A text of more than `max_tokens` is a `TooManyTokensError`, raised as soon as that is certain: such a text is
-        never encoded whole. Other threads run while a long text is encoded.
+        `add_special_tokens` adds the tokens that the model expects around a text, such as begin of text.
+        `parse_special` turns spellings of control tokens into these tokens; without it they are plain text, so
+        untrusted text cannot forge a turn. User-defined tokens are recognised in both cases.
+
+        Raise `TooManyTokensError` for a text of more than `max_tokens`, as soon as that is certain, before all of it is
+        encoded. Other threads run while a long text is encoded.
         """
 
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes:
-        """The raw bytes the token stands for; they need not be whole UTF-8 characters."""
+        """Return the bytes that the token stands for; they may be part of a UTF-8 character."""
 
     @abstractmethod
     def id_of(self, token_text: str) -> int | None:
-        """Id of the token spelled exactly so in the vocabulary, or None."""
+        """Return the id of the token with exactly this spelling in the vocabulary, or None."""
 
     def respell(self, text: str) -> str:
-        """The text, character by character, in the spelling in which special tokens are looked for."""
+        """Return the text as special tokens are spelled, one character for each of the text."""
         return text
 
     def guarded(self, text: str, guard: str) -> str:
-        """The text with `guard`, a character that is not in it, put into every spelling of a control token.
+        """Return the text with `guard`, a character not in the text, inside every spelling of a control token.
 
-        It is put at the end as well where that end is the beginning of a spelling.
+        If the text ends with the beginning of a spelling, `guard` is inserted after that end too.
         """
         cuts = {start + 1 for start in self._control.starts(self.respell(text))}
         end = text.rstrip()
@@ -88,10 +89,10 @@ class Tokenizer(ABC):
         return guard.join(text[left:right] for left, right in pairwise(bounds))
 
     def encode_guarded(self, text: str, guard: str, max_tokens: int | None = None) -> list[int]:
-        """Ids of a text whose parts went through `guarded`: the guards are left out, what they broke is plain text.
+        """Return the ids of a text whose parts went through `guarded`.
 
-        Control tokens that are spelled without a guard are those tokens. Without any guard it is
-        `encode(text, add_special_tokens=False)`.
+        Guards are dropped, and the spellings that they broke are plain text. Control tokens spelled without a guard
+        become control tokens. A text without guards is encoded like `encode(text, add_special_tokens=False)`.
         """
         if guard not in text:
             return self.encode(text, add_special_tokens=False, max_tokens=max_tokens)
@@ -107,7 +108,6 @@ class Tokenizer(ABC):
 
     @cached_property
     def _control(self) -> SpecialSplitter:
-        """Finds spellings of control tokens."""
         return SpecialSplitter(
             {self.token_bytes(token).decode("utf-8", errors="replace"): token for token in self.special_ids}
         )
@@ -121,7 +121,7 @@ class Tokenizer(ABC):
         return self.special.special_ids
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
-        """Text of `ids`, as if they stood at the beginning of a text."""
+        """Return the text of `ids`, decoded as the beginning of a text."""
         pieces: list[bytes] = []
         at_start = True
         for token_id in ids:
@@ -130,9 +130,9 @@ class Tokenizer(ABC):
         return b"".join(pieces).decode("utf-8", errors="replace")
 
     def piece(self, token_id: int, *, skip_special_tokens: bool, at_start: bool) -> tuple[bytes, bool]:
-        """What the token adds to the decoded bytes, and whether the text has still not begun after it.
+        """Return the bytes that the token adds to the decoded text, and whether the text has still not begun.
 
-        A text begins with its first token that is not special; special tokens before it leave the beginning open.
+        A text begins with its first token that is not special.
         """
         if token_id in self.special.special_ids:
             return b"" if skip_special_tokens else self.token_bytes(token_id), at_start

@@ -1,4 +1,4 @@
-"""`Vocabulary`: the token list of one model with each token's kind, and the tokenizer parts that need only that."""
+"""`Vocabulary`: a model's tokens with their types, and the base class of tokenizers over it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 
 class TokenType(IntEnum):
-    """Kinds of token, numbered as in GGUF's `tokenizer.ggml.token_type`."""
+    """Types of token, numbered as in GGUF's `tokenizer.ggml.token_type`."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -30,7 +30,7 @@ class TokenType(IntEnum):
 
 SPECIAL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)
 
-#: Spellings that end a turn or a text in the chat formats in use.
+#: Spellings of tokens that end a turn or a text in published chat formats.
 END_SPELLINGS = (
     "<|im_end|>",
     "<|eot_id|>",
@@ -56,9 +56,9 @@ END_SPELLINGS = (
 def end_ids(
     known: Iterable[int | None], special_ids: frozenset[int], id_of: Callable[[str], int | None]
 ) -> frozenset[int]:
-    """Every id that ends a generation: the `known` ones, and special tokens with a well-known end spelling.
+    """Return the ids that end a generation: the `known` ones, and special tokens with a well-known end spelling.
 
-    Where a format has `<|return|>`, its `<|end|>` only closes one message of an answer and is left out.
+    In formats with `<|return|>`, `<|end|>` only closes one message of an answer and is left out.
     """
     found = {token_id for token_id in known if token_id is not None}
     by_spelling = {text: token_id for text in END_SPELLINGS if (token_id := id_of(text)) in special_ids}
@@ -68,7 +68,7 @@ def end_ids(
 
 
 class TokenTexts(Sequence[str]):
-    """Many short strings in one piece of memory, a tenth of what a list of them takes."""
+    """A sequence of short strings stored as one byte string, in a tenth of a list's memory."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -92,7 +92,7 @@ class TokenTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens as spelled in the file, and their kinds; `types` has one entry per token."""
+    """Tokens as spelled in the file, and their types; `types` has one entry per token."""
 
     tokens: Sequence[str]
     types: Sequence[int]
@@ -108,11 +108,11 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Id by spelling; the first of equal spellings."""
+        """Ids by spelling; equal spellings have the first one's id."""
         return dict(zip(reversed(self.tokens), range(len(self.tokens) - 1, -1, -1), strict=True))
 
     def forget_ids(self) -> None:
-        """Free `ids`; they are made again when they are asked for."""
+        """Free `ids`; the next access builds them again."""
         self.__dict__.pop("ids", None)
 
     def of_types(self, *types: TokenType) -> list[int]:
@@ -124,7 +124,7 @@ class Vocabulary:
 
 
 class VocabularyTokenizer(Tokenizer):
-    """A tokenizer over a `Vocabulary`: special tokens are cut out first, the rest is encoded run by run."""
+    """A tokenizer over a `Vocabulary`, which splits off special tokens and encodes the runs of text between them."""
 
     def __init__(
         self,
@@ -144,9 +144,9 @@ class VocabularyTokenizer(Tokenizer):
 
     @abstractmethod
     def encode_run(self, text: str, after_token: bool) -> list[int]:
-        """Ids of a non-empty, respelled run without special tokens.
+        """Return the ids of a non-empty, respelled run without special tokens.
 
-        `after_token` says that it starts the text or follows a special token.
+        `after_token` says that the run starts the text or follows a special token.
         """
 
     @property
@@ -157,11 +157,11 @@ class VocabularyTokenizer(Tokenizer):
         return self.vocabulary.ids.get(token_text)
 
     def length_bound(self) -> LengthBound | None:
-        """What tells texts that are too long from their bytes, where the vocabulary allows that."""
+        """Return a bound that rejects long texts by their bytes, or None if the vocabulary allows no such bound."""
         return None
 
     def segments(self, run: str) -> Iterator[str]:
-        """The run in parts that can be encoded one after the other."""
+        """Yield parts of the run that can be encoded independently."""
         return segments(run)
 
     def encode(
@@ -191,7 +191,7 @@ class VocabularyTokenizer(Tokenizer):
     def _encode_into(
         self, ids: list[int], text: str, splitter: SpecialSplitter, guard: str, max_tokens: int | None
     ) -> None:
-        """Append the ids of `text` without its guards. Only a long text ends early."""
+        """Append the ids of `text` without its guards; enforce `max_tokens` only on long texts."""
         respelled = self.respell(text)
         if len(text) <= SEGMENT_CHARACTERS:
             max_tokens = None
@@ -233,7 +233,7 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def check_encodable(text: str) -> None:
-    """Raise `TokenizerError` for a string with a lone surrogate, which has no UTF-8 form."""
+    """Raise `TokenizerError` for a text with a lone surrogate, which has no UTF-8 encoding."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""`WhisperTokens`: the ids with a meaning of their own in Whisper's vocabularies, all of which follow from its size."""
+"""`WhisperTokens`: the special ids of Whisper's vocabularies, which all follow from the vocabulary's size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 
 from antiphon.errors import InvalidRequestError, UnsupportedError
 
-#: By id, from the first language token on. The hundredth, Cantonese, came with large-v3.
+#: Language codes in the order of their tokens. The hundredth, Cantonese, came with large-v3.
 LANGUAGES = [
     "en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv", "it", "id", "hi", "fi",
     "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no", "th", "ur", "hr", "bg", "lt", "la", "mi", "ml",
@@ -31,21 +31,21 @@ LANGUAGE_NAMES = [
     "malagasy", "assamese", "tatar", "hawaiian", "lingala", "hausa", "bashkir", "javanese", "sundanese", "cantonese",
 ]  # fmt: skip
 
-#: Codes in use beside Whisper's own.
+#: Other codes in use, and Whisper's own for each.
 ALIASES = {"jv": "jw", "iw": "he", "nb": "no", "fil": "tl", "haitian": "ht", "mandarin": "zh", "castilian": "es"}
 
-#: Timestamp tokens: 0.00 to 30.00 s in steps of 20 ms.
+#: Number of timestamp tokens: 0.00 to 30.00 s in steps of 20 ms.
 NUM_TIMESTAMPS = 1501
 TIMESTAMP_SECONDS = 0.02
-#: Tokens of text in an English-only vocabulary; the multilingual ones have one more.
+#: Text tokens in an English-only vocabulary; a multilingual one has one more.
 ENGLISH_TEXT_TOKENS = 50256
-#: Tasks and marks between the languages and the timestamps.
+#: Number of tasks and marks between the languages and the timestamps.
 NUM_MARKS = 6
 
 
 @dataclass(frozen=True)
 class WhisperTokens:
-    """Ids in the order of the vocabulary: text, end, start, languages, tasks and marks, timestamps."""
+    """Special ids in the order of the vocabulary: text, end, start, languages, tasks and marks, timestamps."""
 
     vocab_size: int
     is_multilingual: bool
@@ -53,7 +53,7 @@ class WhisperTokens:
 
     @classmethod
     def of_vocabulary(cls, vocab_size: int) -> WhisperTokens:
-        """The layout of a vocabulary of this size; sizes that Whisper never had are rejected."""
+        """Return the layout of a vocabulary of this size; reject sizes that no Whisper model has."""
         base = ENGLISH_TEXT_TOKENS + 2 + NUM_MARKS + NUM_TIMESTAMPS
         is_multilingual = vocab_size >= base + 100
         num_languages = vocab_size - base - is_multilingual
@@ -106,7 +106,7 @@ class WhisperTokens:
         return range(self.first_language, self.translate)
 
     def seconds(self, token: int) -> float:
-        """What a timestamp token says."""
+        """Return the time that a timestamp token stands for."""
         return (token - self.first_timestamp) * TIMESTAMP_SECONDS
 
     def is_timestamp(self, token: int) -> bool:
@@ -116,11 +116,11 @@ class WhisperTokens:
         return LANGUAGES[token - self.first_language]
 
     def language_id(self, language: str) -> int:
-        """The token of a language given by code or English name; an unknown one is rejected with the known ones."""
+        """Return the token of a language given by code or English name; reject a language unknown to the model."""
         return self.first_language + LANGUAGES.index(self.known_language(language))
 
     def known_language(self, language: str) -> str:
-        """The code of a language given by code or English name."""
+        """Return the code of a language given by code or English name; reject a language unknown to the model."""
         wanted = language.strip().lower().replace(" ", "-").replace("_", "-")
         named = dict(zip(LANGUAGE_NAMES, LANGUAGES, strict=True))
         code = ALIASES.get(wanted) or named.get(wanted) or wanted
@@ -137,7 +137,7 @@ class WhisperTokens:
 
     @cached_property
     def spellings(self) -> dict[int, str]:
-        """How every token after the text is written."""
+        """Spellings by id of all tokens after the text tokens."""
         marks = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
         names = ["endoftext", "startoftranscript", *LANGUAGES[: self.num_languages], *marks]
         names += [f"{index * TIMESTAMP_SECONDS:.2f}" for index in range(NUM_TIMESTAMPS)]
@@ -145,5 +145,5 @@ class WhisperTokens:
 
 
 def language_name(code: str) -> str:
-    """The English name of a language, as OpenAI's API writes it."""
+    """Return the English name of a language, as OpenAI's API spells it, or the code itself if it is unknown."""
     return LANGUAGE_NAMES[LANGUAGES.index(code)].replace("-", " ") if code in LANGUAGES else code

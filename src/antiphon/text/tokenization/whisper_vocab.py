@@ -1,4 +1,4 @@
-"""Whisper's tokenizers: byte-level BPE whose merges are ranked by the ids of the tokens they make."""
+"""Whisper's tokenizers: byte-level BPE whose merges are ranked by the ids of the resulting tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 
-#: Symbols that stand for no speech: a transcript does not begin with brackets, notes or speakers' dashes.
+#: Symbols that are not speech: a transcript does not begin with brackets, notes or speakers' dashes.
 SYMBOLS = list('"#()*+/:;<=>@[\\]^_`{|}~「」『』')
 SYMBOLS += [
     "<<",
@@ -47,9 +47,9 @@ NOTES = set("♩♪♫♬♭♮♯")
 
 
 class WhisperTokenizer(VocabularyTokenizer):
-    """A vocabulary of byte strings by id, which are their ranks, followed by Whisper's special tokens.
+    """A tokenizer of byte strings, whose ids are their ranks, followed by Whisper's special tokens.
 
-    Decoding leaves the special tokens out where it is asked to, timestamps among them.
+    `decode` with `skip_special_tokens` also leaves out timestamps.
     """
 
     def __init__(self, tokens: Sequence[bytes], vocab_size: int) -> None:
@@ -86,7 +86,7 @@ class WhisperTokenizer(VocabularyTokenizer):
         return self._bytes[token_id]
 
     def non_speech_ids(self) -> frozenset[int]:
-        """Tokens that begin a symbol no speaker pronounces, and the marks that are never said."""
+        """Return the ids that begin a symbol which speakers never pronounce, and the ids of marks."""
         found = {self.encode(" -")[0], self.encode(" '")[0]}
         for symbol in (*SYMBOLS, *NOTES):
             for ids in (self.encode(symbol), self.encode(" " + symbol)):
@@ -97,12 +97,12 @@ class WhisperTokenizer(VocabularyTokenizer):
         return frozenset(found | {tokens.start_of_model, tokens.no_speech})
 
     def blank_ids(self) -> frozenset[int]:
-        """What an answer does not begin with."""
+        """Return the ids that must not begin a transcript: blank and end."""
         return frozenset(self.encode(" ")) | {self.whisper.end}
 
 
 def tokens_from_json(path: Path) -> list[bytes]:
-    """Tokens of text by id from a `tokenizer.json`, whose vocabulary spells bytes as characters."""
+    """Return the text tokens by id from a `tokenizer.json`, whose vocabulary spells bytes as characters."""
     try:
         content = json.loads(read_regular_text(path))
     except (OSError, ValueError) as error:
@@ -118,13 +118,13 @@ def tokens_from_json(path: Path) -> list[bytes]:
 
 
 def tokens_from_tiktoken(path: Path) -> list[bytes]:
-    """Tokens by rank from a file of lines `base64 rank`."""
+    """Return the tokens by rank from a file of lines `base64 rank`."""
     tokens: dict[int, bytes] = {}
     try:
         for line in read_regular_text(path, "ascii").splitlines():
             if line:
                 token, rank = line.split()
-                # An empty token is written as its padding alone.
+                # An empty token is written as "=" alone.
                 tokens[int(rank)] = base64.b64decode(token.strip("=") and token, validate=True)
     except (OSError, ValueError, binascii.Error) as error:
         raise TokenizerError(f"{path}: line {len(tokens) + 1} is not a token and its rank: {error}") from error

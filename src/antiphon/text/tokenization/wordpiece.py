@@ -1,4 +1,4 @@
-"""WordPiece (BERT): words are cut into the longest tokens from the left; words that cannot be are unknown.
+"""WordPiece (BERT): words are split into the longest tokens from the left, or are unknown.
 
 Devlin et al., "BERT" (2018). Text is lower-cased and loses its accents, as in the uncased vocabularies.
 """
@@ -19,7 +19,7 @@ CONTINUATION = "##"
 
 
 class WordPieceTokenizer(VocabularyTokenizer):
-    """The vocabulary is spelled as in GGUF: `▁` starts a word, tokens without it continue one."""
+    """A WordPiece tokenizer for vocabularies spelled as in GGUF: `▁` starts a word, tokens without it continue one."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         return text.encode("utf-8")
 
     def _spelling(self, token_id: int) -> str:
-        """The token as BERT's own vocabulary file has it."""
+        """Return the token as BERT's own vocabulary file spells it."""
         text = self.vocabulary.tokens[token_id]
         if self.vocabulary.types[token_id] != TokenType.NORMAL:
             return text

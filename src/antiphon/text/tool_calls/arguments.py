@@ -1,4 +1,4 @@
-"""The arguments of a call as an object, for the APIs that give them so."""
+"""The arguments of a call as an object, for APIs that return objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 
 def arguments_object(text: str) -> dict[str, Any]:
-    """Arguments that a limit cut are completed to an object of what is there."""
+    """Parse JSON arguments, also if a token limit cut them off; return {} for anything but an object."""
     try:
         value = from_json(text or "{}", allow_partial=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`CallBody`: the JSON object of a tool call, read character by character as it streams."""
+"""`CallBody`: the JSON object of a tool call, parsed while it streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLANKS = " \t\r\n"
 
 
 class CallBody:
-    """Finds the call's `name`, and its arguments as the text they were written in, before the object is complete.
+    """A parser that finds the call's `name` and the text of its arguments before the object is complete.
 
     The arguments are the value of `arguments` or `parameters`, unwrapped if they are written as a JSON string.
     `is_broken` is set when the text can no longer become such an object.
@@ -33,7 +33,6 @@ class CallBody:
 
     @property
     def raw(self) -> str:
-        """All text fed so far."""
         return "".join(self._raw)
 
     @property
@@ -41,13 +40,13 @@ class CallBody:
         return not self._seen.isdisjoint(ARGUMENTS_KEYS)
 
     def take_arguments(self) -> str:
-        """The part of the arguments read since the last call of this method."""
+        """Return the part of the arguments read since the last call of this method."""
         text = "".join(self._arguments)
         self._arguments.clear()
         return text
 
     def feed(self, text: str) -> str:
-        """Read the text; return what follows the end of the object, or the character that broke it."""
+        """Read the text; return the rest after the end of the object, or from the character that broke it."""
         for position, character in enumerate(text):
             if self.is_done or self.is_broken:
                 self._raw.append(text[:position])

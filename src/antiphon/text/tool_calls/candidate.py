@@ -1,4 +1,4 @@
-"""`Candidate`: a JSON value in the output of a model that may turn out to be a tool call, or several."""
+"""`Candidate`: a JSON value in a model's output that may turn out to be one or several tool calls."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from antiphon.text.tool_calls.written_calls import FIRST_KEYS, Call, calls_in
 
 @dataclass(frozen=True)
 class CallableTools:
-    """The names that may be called; the input of `custom` ones is any text."""
+    """Names of the tools that may be called; `custom` tools take any text as input."""
 
     names: Collection[str] = frozenset()
     custom: Collection[str] = frozenset()
 
 
 class Candidate:
-    """Fed with the value's characters until it `is_done` or `is_rejected`.
+    """A parser fed with the value's characters until it `is_done` or `is_rejected`.
 
     An object that names a tool `is_started` before it is complete, if it is tagged or `is_streamed`; then
-    `take_arguments` gives its arguments as they come. Otherwise `calls` has the calls once the value is complete and
-    valid. A tagged object needs no arguments.
+    `take_arguments` returns its arguments as they arrive. Otherwise `calls` holds the calls once the value is complete
+    and valid. A tagged object needs no arguments.
     """
 
     def __init__(self, tools: CallableTools, is_tagged: bool, is_streamed: bool) -> None:
@@ -51,11 +51,11 @@ class Candidate:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the value has more than brackets."""
+        """Whether the value has more than brackets and blanks."""
         return bool(self.raw.strip("{[" + BLANKS))
 
     def feed(self, text: str) -> str:
-        """Read the text; return what follows the end of the value, or all of it from where it broke."""
+        """Read the text; return the rest after the end of the value, or from where the value broke."""
         if not self._raw:
             self._is_list = text.startswith("[")
         taken = text[: self._span.feed(text)]
@@ -72,7 +72,7 @@ class Candidate:
         return text[len(taken) :]
 
     def _feed_body(self, text: str) -> str:
-        """The first object of a list is read as if it were alone, only to see early that it is no call."""
+        """Feed the body; the first object of a list is fed alone, only to reject early a list without calls."""
         body = self._body
         if self._is_list and not body.raw:
             text = text.lstrip("[" + BLANKS) if not self._raw else text.lstrip(BLANKS)
@@ -81,11 +81,11 @@ class Candidate:
         rest = body.feed(text)
         if self._is_streamed and not self._is_list and not self.is_started and body.name in self._tools.names:
             is_call = body.has_arguments and body.first_key in FIRST_KEYS
-            self.is_started = self._is_tagged or is_call  # also if it broke later in this text
+            self.is_started = self._is_tagged or is_call  # # also if the object breaks later in this text
         return rest
 
     def _is_other(self) -> bool:
-        """Whether this cannot become a call, so that it need not be held back."""
+        """Return whether the value can no longer become a call, so that it need not be held back."""
         body = self._body
         is_unknown = body.name is not None and body.name not in self._tools.names
         is_other = body.first_key is not None and body.first_key not in FIRST_KEYS
@@ -99,15 +99,15 @@ class Candidate:
             pass
         body = self._body
         if self.calls and not self._is_list and body.name == self.calls[0][0]:
-            self.calls = [(body.name, body.take_arguments())]  # as they were written
+            self.calls = [(body.name, body.take_arguments())]  # # as written, not re-encoded by `calls_in`
         self.is_done, self.is_rejected = bool(self.calls), not self.calls
 
     def take_arguments(self) -> str:
-        """The arguments since the last call of this method."""
+        """Return the arguments read since the last call of this method."""
         return self._body.take_arguments()
 
     def cut_call(self) -> Call | None:
-        """The call as far as it is known, if the text ended in the middle of it."""
+        """Return the call so far, for text that ended in the middle of it; None for a list or an unknown tool."""
         body = self._body
         if self._is_list or body.is_done or body.name is None or body.name not in self._tools.names:
             return None

@@ -1,4 +1,4 @@
-"""`CustomInput`: the input of a custom tool, from the arguments of its call while they stream."""
+"""`CustomInput`: the input of a custom tool, extracted from the arguments of its call while they stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 
 
 class CustomInput:
-    """The arguments are `{"input": "..."}`, or else the input itself."""
+    """A parser of arguments that are `{"input": "..."}`, or else the input itself."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -18,7 +18,7 @@ class CustomInput:
         self._is_plain = False
 
     def feed(self, arguments: str) -> str:
-        """The part of the input that became known."""
+        """Read a part of the arguments and return the part of the input that it completes."""
         if self._is_plain:
             return arguments
         if self._text is not None:
@@ -31,7 +31,7 @@ class CustomInput:
         return "" if _may_begin(self._held) else self.finish()
 
     def finish(self) -> str:
-        """What is left when the arguments are complete."""
+        """Return the rest of the input when the arguments are complete."""
         if self._text is not None or self._is_plain:
             return ""
         self._is_plain = True
@@ -39,5 +39,5 @@ class CustomInput:
 
 
 def _may_begin(text: str) -> bool:
-    """Whether more text could make it `{"input": "`."""
+    """Return whether more text could complete the beginning `{"input": "`."""
     return '{"input":"'.startswith("".join(text.split()))

@@ -1,4 +1,4 @@
-"""`JsonSpan`: where a JSON object or list ends, found while it streams."""
+"""`JsonSpan`: finds the end of a JSON object or list while it streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_DEPTH = 200
 
 
 class JsonSpan:
-    """Reads from the opening bracket on. `is_broken` is set by a bracket that does not match, or too many of them."""
+    """A scanner fed from the opening bracket on. A mismatched bracket, or too deep a nesting, sets `is_broken`."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -25,7 +25,7 @@ class JsonSpan:
         return self.is_done or self.is_broken
 
     def feed(self, text: str) -> int:
-        """The number of characters that belong to the value; the bracket that breaks it does not."""
+        """Return the number of characters that belong to the value, without a bracket that breaks it."""
         position = 0
         while position < len(text) and not self.is_over:
             if self._is_escaped:

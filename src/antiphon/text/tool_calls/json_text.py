@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import re
 
-#: A run of plain characters, a pair of surrogates, an escape, or a backslash that begins none.
+#: A run of plain characters, a surrogate pair, an escape, or a backslash without an escape.
 UNIT = re.compile(
     r'[^"\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\'
 )
-#: The beginning of an escape, or of a pair, at the end of the text.
+#: An incomplete escape or surrogate pair at the end of the text.
 OPEN = re.compile(r"\\(u[0-9a-fA-F]{0,3})?$|\\u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?$")
 
 
 class JsonText:
-    """Fed with what follows the opening quote."""
+    """A decoder of a JSON string, fed with the text after the opening quote."""
 
     def __init__(self) -> None:
         self._held = ""
         self.is_done = False
 
     def feed(self, text: str) -> str:
-        """The characters that became known. What follows the closing quote is dropped."""
+        """Return the characters that the text completes, and drop any text after the closing quote."""
         held, position, made = self._held + text, 0, []
         while position < len(held) and not self.is_done and not OPEN.match(held, position):
             found = UNIT.match(held, position)
@@ -35,7 +35,7 @@ class JsonText:
 
 
 def _decoded(unit: str) -> str:
-    """Half of a pair becomes the replacement character; a backslash that escapes nothing stays."""
+    """Decode a match of `UNIT`: U+FFFD for half a surrogate pair, and a lone backslash as it is."""
     if unit[0] != "\\" or unit == "\\":
         return unit
     text = str(json.loads(f'"{unit}"'))

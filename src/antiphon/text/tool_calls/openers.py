@@ -1,4 +1,4 @@
-"""What stands before the JSON of a tool call: a tag, a code fence, both or nothing."""
+"""Text before the JSON of a tool call: a tag, a code fence, both or nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INFO = re.compile(r"[\w.-]*")
 
 @dataclass(frozen=True)
 class Opener:
-    """The first `size` characters of a text. `is_open`: more text is needed. `is_none`: there is no JSON."""
+    """The first `size` characters of a text. `is_open`: more text is needed. `is_none`: no JSON follows."""
 
     size: int
     has_tag: bool = False
@@ -21,7 +21,7 @@ class Opener:
 
 
 def read_opener(text: str, tag: str) -> Opener:
-    """The text begins with the tag, a fence or a bracket. A tag or a fence counts once."""
+    """Read the tag and a code fence, each at most once, before the bracket of a JSON value."""
     position, has_tag, has_fence = 0, False, False
     while True:
         position += len(text[position:]) - len(text[position:].lstrip())
@@ -44,6 +44,6 @@ def read_opener(text: str, tag: str) -> Opener:
 
 
 def block_name(text: str) -> str:
-    """The word after a fence, if a line break follows it."""
+    """Return the word between a fence and a line break, or ""."""
     found = INFO.match(text, len(FENCE)) if text.startswith(FENCE) else None
     return found.group() if found is not None and text[found.end() : found.end() + 1] == "\n" else ""

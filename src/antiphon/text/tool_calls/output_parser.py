@@ -1,7 +1,7 @@
-"""Splits the output of a model into reasoning, content and tool calls while it streams.
+"""Splitting of a model's output into reasoning, content and tool calls while it streams.
 
-Tool calls are in one of the forms of `forms`. Small models often leave the tags out or write a code fence in their
-place, so a JSON value that is a call of a known tool is a call wherever it stands, except in code and in other JSON.
+Tool calls are in one of the forms of `forms`. Small models often leave out the tags or write a code fence instead, so a
+JSON value that is a call of a known tool counts as a call anywhere except in code and in other JSON.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from antiphon.text.tool_calls.python_call import python_call
 __all__ = ["THINK", "CallArguments", "CallStart", "Content", "OutputParser", "Piece", "Reasoning"]
 
 END_THINK = "</think>"
-#: Between and after calls: separators, and brackets that are one too many.
+#: Characters skipped between and after calls: separators, blanks, and superfluous brackets.
 AFTER_CALL = ",;}]" + BLANKS
 
 
 class OutputParser:
-    """The result does not depend on how the text is divided into deltas. What is no call of a known tool stays content.
+    """A streaming parser whose result does not depend on how the text is split into deltas.
 
-    `tools` are the names that may be called; without any, calls are not looked for. The arguments of those in `custom`
-    may be any text. `reasoning` looks for a leading `<think>`; `in_reasoning` says that the prompt has already opened
-    it. With `is_single`, the first call is the last piece. If a call `is_required`, no part of it becomes content.
+    Text that is not a call of a known tool stays content. `tools` are the names that may be called; if empty, the
+    parser finds no calls. The arguments of those in `custom` may be any text. `reasoning` looks for a leading
+    `<think>`; `in_reasoning` says that the prompt has already opened it. With `is_single`, the first call is the last
+    piece. If a call `is_required`, no part of it becomes content.
     """
 
     def __init__(
@@ -51,31 +52,31 @@ class OutputParser:
         self._mode = "reasoning" if in_reasoning else "start" if reasoning else "content"
         self._buffer = ""
         self._skip_space = in_reasoning
-        self._space = ""  # blanks before a call, content only if it turns out not to be one
-        self._opener = ""  # what stands before the current value: tag and fence, or nothing
+        self._space = ""  # # blanks before a value, which are content unless it becomes a call
+        self._opener = ""  # # tag and fence before the current value, or ""
         self._candidate = Candidate(self._tools, False, False)
-        self._span: JsonSpan | None = None  # a JSON value that is content
-        self._in_code = False  # between the fences of code that is content
-        self._in_fence = False  # of calls
-        self._is_first = True  # nothing but calls so far
+        self._span: JsonSpan | None = None  # # a JSON value that is content, if inside one
+        self._in_code = False  # # between fences of code that is content
+        self._in_fence = False  # # between fences around calls
+        self._is_first = True  # # only calls and blanks so far
         self._wrapped = JsonText()
-        self._is_custom = False  # the last call
+        self._is_custom = False  # # whether the last call is of a custom tool
         self._input: CustomInput | None = None
         self._last = ""  # the last character of content
         self.num_calls = 0
 
     @property
     def is_ended(self) -> bool:
-        """Whether what follows is discarded, because the only call is complete."""
+        """Whether the parser discards further text, because the only call is complete."""
         return self._mode == "ended"
 
     @property
     def is_transparent(self) -> bool:
-        """Whether all text from here on is content, as it is, so that it need not be fed."""
+        """Whether all further text is content without changes, so that callers need not feed it."""
         return self._mode == "content" and not (self._tools.names or self._skip_space or self._buffer)
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that the text completes. What may become a call is held back until that is decided."""
+        """Return the pieces that the text completes; hold back text that may become a call."""
         self._buffer += text
         pieces: list[Piece] = []
         while self._step(pieces):
@@ -83,9 +84,9 @@ class OutputParser:
         return pieces
 
     def finish(self, is_cut: bool = False) -> list[Piece]:
-        """The remaining pieces, at the end of the text.
+        """Return the remaining pieces at the end of the text.
 
-        If the text `is_cut` at the limit of tokens, an incomplete call is no content: it is given with the arguments so
+        If the text `is_cut` at the token limit, an incomplete call is not content: it is returned with its arguments so
         far if its tool is known, and left out otherwise.
         """
         pieces: list[Piece] = []
@@ -120,7 +121,7 @@ class OutputParser:
         return self._text(self._space + self._opener + candidate.raw)
 
     def _without_cut_tag(self, text: str) -> str:
-        """Text without the first half of a tag, or more, at its end; less if nothing but a call is possible."""
+        """Return the text without an incomplete tag at its end: at least half a tag, or any part if a call is due."""
         tag, opener = self._form.tag, self._form.text_opener
         if self._is_first and text and opener.startswith(text):
             return ""
@@ -130,7 +131,7 @@ class OutputParser:
         return text
 
     def _step(self, pieces: list[Piece]) -> bool:
-        """Consume a part of the buffer; False when more text is needed."""
+        """Consume a part of the buffer; return False when more text is needed."""
         if self._skip_space and self._mode in ("reasoning", "content"):
             self._buffer = self._buffer.lstrip()
             self._skip_space = not self._buffer
@@ -176,7 +177,7 @@ class OutputParser:
         return found
 
     def _content(self, pieces: list[Piece]) -> bool:
-        """Content up to where a call may begin."""
+        """Pass on content up to where a call may begin."""
         if not self._tools.names:
             pieces += self._text(self._take(len(self._buffer)))
             return False
@@ -207,7 +208,7 @@ class OutputParser:
         return True
 
     def _json_content(self, span: JsonSpan, pieces: list[Piece]) -> bool:
-        """No calls are looked for in other JSON. It ends with its last bracket, or is given up as none."""
+        """Pass on JSON that is content, ignoring calls inside it, up to its end, a tag, a fence or an empty line."""
         tag = self._form.tag
         at, starter = _first(self._buffer, [*([tag] if tag else []), FENCE, "\n\n"])
         text = self._buffer[: len(self._buffer[:at].rstrip())]
@@ -218,7 +219,7 @@ class OutputParser:
         return False
 
     def _open(self, pieces: list[Piece]) -> bool:
-        """At a tag, a fence or a bracket."""
+        """Read the opener at a tag, a fence or a bracket."""
         tag = self._form.tag
         opener = read_opener(self._buffer, tag)
         if opener.is_open:
@@ -227,7 +228,7 @@ class OutputParser:
         if name in self._tools.custom:
             self._take(len(FENCE) + len(name) + 1)
             pieces += self._begin(name)
-            self._input = None  # it is not JSON
+            self._input = None  # # the block is not JSON
             self._mode = "block"
         elif not opener.is_none:
             self._opener = self._take(opener.size)
@@ -265,7 +266,7 @@ class OutputParser:
         return candidate.is_done
 
     def _block(self, pieces: list[Piece]) -> bool:
-        """The input of a custom tool, up to the closing fence."""
+        """Pass on the input of a custom tool up to the closing fence."""
         at, closer = _first(self._buffer, ["\n" + FENCE])
         pieces += self._arguments(self._take(at))
         if closer:
@@ -283,13 +284,13 @@ class OutputParser:
         return [CallStart(self.num_calls - 1, name, self._is_custom)]
 
     def _arguments(self, text: str, is_last: bool = False) -> list[Piece]:
-        """More arguments of the last call."""
+        """Return a piece with more arguments of the last call, or nothing."""
         if self._input is not None:
             text = self._input.feed(text) + (self._input.finish() if is_last else "")
         return [CallArguments(self.num_calls - 1, text, self._is_custom)] if text else []
 
     def _after_call(self) -> bool:
-        """Skip what closes or separates calls."""
+        """Skip text that closes or separates calls."""
         self._buffer = self._buffer.lstrip(AFTER_CALL)
         closers = [closer for closer in (self._form.end, FENCE if self._in_fence else "") if closer]
         if not self._buffer:
@@ -309,7 +310,7 @@ class OutputParser:
         return True
 
     def _code(self, text: str) -> list[Piece]:
-        """Code after Llama's tag is a call if it has the form `name.call(key=value, ...)`, known only at the end."""
+        """Parse code after Llama's tag: a call if the whole text is `name.call(key=value, ...)`, else content."""
         found = python_call(text.lstrip().removeprefix(self._form.tag), self._tools.names)
         return self._text(self._space + text) if found is None else self._whole_call(*found)
 
@@ -325,11 +326,11 @@ class OutputParser:
 
 
 def _first(text: str, marks: Sequence[str]) -> tuple[int, str]:
-    """Where the first of the marks is, and which; or where a part of one begins at the end, and nothing."""
+    """Return the position and text of the first mark, or of the part of a mark at the text's end and ""."""
     found = [(at, mark) for mark in marks if (at := text.find(mark)) >= 0]
     return min(found) if found else (len(text) - max(_overlap(text, mark) for mark in marks), "")
 
 
 def _overlap(text: str, mark: str) -> int:
-    """The length of the text's end that is a beginning of the mark."""
+    """Return the length of the longest end of the text that begins the mark."""
     return next((size for size in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:size])), 0)

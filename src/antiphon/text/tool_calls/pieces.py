@@ -1,4 +1,4 @@
-"""The pieces that a model's output is split into."""
+"""Pieces that the parser splits a model's output into."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class CallStart:
-    """The `index`-th call of the answer begins."""
+    """The beginning of the answer's call number `index`, from 0."""
 
     index: int
     name: str
@@ -26,7 +26,7 @@ class CallStart:
 
 @dataclass(frozen=True)
 class CallArguments:
-    """A part of the arguments as JSON, or of the input of a custom tool."""
+    """A part of the arguments as JSON text, or of the input of a custom tool."""
 
     index: int
     text: str

@@ -10,7 +10,10 @@ MAX_CHARACTERS = 65_536
 
 
 def python_call(text: str, tools: Collection[str]) -> tuple[str, str] | None:
-    """The tool's name and its arguments as JSON, if the text is such a call and nothing else. Nothing is executed."""
+    """Return the tool's name and its arguments as JSON, or None if the text is not exactly one such call.
+
+    The code is parsed, never executed.
+    """
     if len(text) > MAX_CHARACTERS:
         return None
     try:

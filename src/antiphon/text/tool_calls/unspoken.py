@@ -1,4 +1,4 @@
-"""`UnspokenCalls`: removes from a spoken answer what is written for a program: tool calls, tools and their tags."""
+"""`UnspokenCalls`: removes text written for programs from a spoken answer: tool calls, tool lists and their tags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.text.tool_calls.json_span import JsonSpan
 from antiphon.text.tool_calls.openers import FENCE, INFO
 from antiphon.text.tool_calls.written_calls import ARGUMENTS_KEYS, FIRST_KEYS
 
-#: Opening tags with their closing tags. Without one, the call goes on to the end of the answer.
+#: Closing tags by opening tag; a call with the closing tag "" ends with the answer.
 TAGS = {
     HERMES.tag: HERMES.end,
     LLAMA.tag: LLAMA.end,
@@ -21,13 +21,13 @@ _CLOSERS = tuple(end for end in TAGS.values() if end)
 _MARKS = (*TAGS, *_CLOSERS, FENCE)
 _BRACKETS = "{["
 _BLANKS = " \t\r\n"
-#: The first key of an object, also in a list of objects, or as much of it as is there.
+#: The first key of an object, possibly inside lists or objects, or the part of the key so far.
 _FIRST_KEY = re.compile(r"""[\[{\s]*\{\s*(?:["'](?P<key>[^"'\n]{0,64})(?P<end>["'])?)?""")
 _QUOTED = re.compile(r"""["']([^"'\n]{1,64})["']""")
 
 
 class UnspokenCalls:
-    """Fed with an answer's text as it streams; gives the text that is left.
+    """A filter fed with an answer's text as it streams; it returns the text to speak.
 
     Text is held back only while it may be markup: from a bracket, a tag or a fence on. `tools` are the names that the
     session knows; a call of any other name is removed too.
@@ -36,8 +36,8 @@ class UnspokenCalls:
     def __init__(self, tools: frozenset[str] = frozenset()) -> None:
         self._tools = tools
         self._buffer = ""
-        self._closer: str | None = None  # inside a tag: the tag that ends it
-        self._in_fence = False  # whose JSON was removed
+        self._closer: str | None = None  # # inside a tag: the tag that ends it
+        self._in_fence = False  # # inside a fence whose JSON was removed
         self._follows_call = False
 
     def feed(self, text: str) -> str:
@@ -45,7 +45,7 @@ class UnspokenCalls:
         return self._read(is_last=False)
 
     def finish(self) -> str:
-        """What is left at the end of a message."""
+        """Return the remaining text at the end of a message, and reset the filter."""
         rest = self._read(is_last=True)
         self._buffer, self._closer, self._in_fence, self._follows_call = "", None, False, False
         return rest
@@ -62,7 +62,7 @@ class UnspokenCalls:
         return "".join(out)
 
     def _step(self, is_last: bool) -> str:
-        """Take a part of the buffer and return what is spoken of it; nothing is taken where more text is needed."""
+        """Take a part of the buffer and return its spoken text; take nothing if more text is needed."""
         if self._closer is not None:
             return self._skip_tagged(is_last)
         if self._follows_call:
@@ -92,7 +92,7 @@ class UnspokenCalls:
         return self._value(0, is_last)
 
     def _next_mark(self, is_last: bool) -> int:
-        """Characters before the next tag, fence or bracket, or before what may become one."""
+        """Return the number of characters before the next tag, fence or bracket, complete or not."""
         text = self._buffer
         positions = [at for mark in (*_MARKS, *_BRACKETS) if (at := text.find(mark)) >= 0]
         end = min(positions, default=len(text))
@@ -124,7 +124,7 @@ class UnspokenCalls:
         return ""
 
     def _fence(self, is_last: bool) -> str:
-        """A fence is dropped with the JSON in it, and otherwise left."""
+        """Drop a fence together with JSON that is a call; pass on any other fence."""
         if self._in_fence:
             self._take(len(FENCE))
             self._in_fence, self._follows_call = False, True
@@ -139,7 +139,7 @@ class UnspokenCalls:
         return self._take(start)
 
     def _value(self, start: int, is_last: bool) -> str:
-        """A bracket at `start`, after a fence if that is not 0."""
+        """Read a JSON value at `start`, which follows a fence if it is not 0: drop a call, pass on anything else."""
         text = self._buffer[start:]
         may_be = self._may_be_call(text)
         if may_be is None and not is_last:
@@ -157,19 +157,19 @@ class UnspokenCalls:
         return ""
 
     def _may_be_call(self, text: str) -> bool | None:
-        """Whether the value can be a call; None while that cannot be told."""
+        """Return whether the value can be a call, or None if more text is needed."""
         found = _FIRST_KEY.match(text)
         if found is None:
             return None if not text.strip(_BRACKETS + _BLANKS) else False
         if found["end"] is None:
             if found.end() < len(text):
-                return False  # something else than a key
+                return False  # # not a key
             key = found["key"] or ""
             return None if any(known.startswith(key) for known in (*FIRST_KEYS, *self._tools)) else False
         return found["key"] in FIRST_KEYS or found["key"] in self._tools
 
     def _is_call(self, text: str, is_cut: bool) -> bool:
-        """Whether a value whose first key is that of a call is one, or a tool's definition. A cut one need not show."""
+        """Return whether a value that begins like a call is a call or a tool definition; True if it is cut off."""
         words = set(_QUOTED.findall(text))
         return is_cut or not words.isdisjoint((*ARGUMENTS_KEYS, *self._tools, "function_call", "tool_calls"))
 

@@ -1,4 +1,4 @@
-"""The calls in a complete JSON value, in the shapes in which models write them."""
+"""Calls in a complete JSON value, in the shapes that models write."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 NAME_KEYS = ("name", "function", "tool", "tool_name")
 ARGUMENTS_KEYS = ("arguments", "parameters")
-#: Around one call or a list of them.
+#: Keys around one call or a list of calls.
 WRAPPERS = ("tool_calls", "tool_call", "function_call", "function", "calls")
-#: Keys with which the object of a call may begin.
+#: First keys of an object that may be a call.
 FIRST_KEYS = frozenset({*NAME_KEYS, *ARGUMENTS_KEYS, *WRAPPERS, "type", "id"})
 MAX_WRAPPERS = 4
 
@@ -18,7 +18,7 @@ Call = tuple[str, str]
 
 
 def calls_in(value: Any, tools: Collection[str], custom: Collection[str] = (), depth: int = 0) -> list[Call]:
-    """Names and arguments as text, if the whole value is calls of these tools; otherwise nothing.
+    """Return names and arguments as text if the whole value is calls of these tools, else an empty list.
 
     The arguments of a custom tool may be any string.
     """
@@ -41,7 +41,7 @@ def calls_in(value: Any, tools: Collection[str], custom: Collection[str] = (), d
 
 
 def arguments_text(value: Any, is_custom: bool = False) -> str | None:
-    """Arguments as the text of a JSON object; None if they are no object."""
+    """Return the arguments as the text of a JSON object, or None if they are not an object."""
     if value is None:
         return "{}"
     if isinstance(value, str):
