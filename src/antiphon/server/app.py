@@ -68,7 +68,7 @@ ROUTERS = (
     *admin.ROUTERS,
     *page.ROUTERS,
 )
-#: For what blocks: rendering, tokenizing, decoding. Python's default is too few where one request waits in a thread.
+#: Threads for blocking work: rendering, tokenizing, decoding. Python's default runs out when requests wait in threads.
 THREADS = 32
 
 
@@ -78,8 +78,9 @@ def create_app(
     report: Callable[[Resident], None] | None = None,
     routers: Iterable[APIRouter] = ROUTERS,
 ) -> FastAPI:
-    """The application starts the client, loads the models behind `/readyz`, and closes the client at its end.
+    """Build the server's ASGI application.
 
+    At startup it starts the client and loads the models while `/readyz` answers 503; at shutdown it closes the client.
     `report` is called with each model once it is loaded or has failed.
     """
     serving = Serving(config, client)
@@ -160,13 +161,13 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],  # clients in browsers send many of their own, such as anthropic-version
+            allow_headers=["*"],  # browser clients send headers of their own, such as anthropic-version
             expose_headers=["x-request-id", "retry-after", IGNORED_HEADER, *UNREADABLE_HEADERS],
         )
 
 
 def _raise(request: Request, error: Exception) -> Response:
-    """Leave it to the gate, which writes all error responses."""
+    """Raise the error again, 404 and 405 with the route table's message; the gate writes all error responses."""
     assert isinstance(error, HTTPException)
     routes: RouteTable = request.app.state.routes
     method, path = request.method, request.scope["path"]
@@ -178,7 +179,7 @@ def _raise(request: Request, error: Exception) -> Response:
 
 
 def _raise_invalid(_: Request, error: Exception) -> Response:
-    """An invalid path or query parameter."""
+    """Raise the `ApiError` for an invalid path or query parameter."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     name = str(fault["loc"][-1])

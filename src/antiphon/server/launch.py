@@ -28,10 +28,10 @@ from antiphon.server.web.access.keys import KeyRing
 from antiphon.server.web.http.listener import address, raise_file_limit
 from antiphon.server.web.telemetry.logs import log
 
-#: After the last response, time for slow clients to read what is still buffered.
+#: Seconds for slow clients to read buffered data after the last response.
 FLUSH_SECONDS = 5
-#: New objects before the garbage collector looks for cycles. A step of hundreds of streams makes several thousand, and
-#: nearly all are freed without it.
+#: New objects before the garbage collector looks for cycles. A step of hundreds of streams makes several thousand,
+#: and nearly all are freed without the collector.
 GC_OBJECTS = 50_000
 
 
@@ -48,12 +48,12 @@ def run_server(
     watchdog_seconds: float = 120.0,
     wyoming: WyomingListener | None = None,
 ) -> None:
-    """Serve until a signal; then running requests have `grace_seconds` to finish.
+    """Serve until a signal, then give running requests `grace_seconds` to finish.
 
-    On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
-    it has admin keys already; `on_page` gets the address of the web page, with that token or a ticket for it. Raises
-    `MemoryBudgetError` if none of the models to be loaded at start can ever fit, and `EngineError` if the engine's
-    process cannot be started, so that a supervisor of this process can act.
+    On a loopback address, list the server for commands of the same user, with a new admin token if no admin keys are
+    configured; `on_page` receives the web page's address, with that token or a ticket for it. Raise `MemoryBudgetError`
+    if none of the models to be loaded at start can ever fit, and `EngineError` if the engine process cannot be started,
+    so that a supervisor can act.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
@@ -123,7 +123,7 @@ def run_server(
 
 
 def set_up_garbage_collector() -> None:
-    """Objects created so far are permanent: frozen, they are not scanned again."""
+    """Exempt all existing objects from garbage collection, and collect new ones less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_OBJECTS)

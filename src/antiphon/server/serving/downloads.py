@@ -1,4 +1,4 @@
-"""`Downloads`: models that are being downloaded, each once however many requests wait for it."""
+"""`Downloads`: running model downloads, one per model however many requests wait for it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from antiphon.weights.catalog.fetch import FetchProgress
 from antiphon.weights.catalog.resolve import ResolvedModel
 
 MAX_DOWNLOADS = 4
-#: Kept of one download; there are a few at most.
+#: Maximum notices kept per download; a download has only a few.
 MAX_NOTICES = 100
 
 
 class Download:
-    """One download. It continues if those that wait for it disconnect."""
+    """Running download of a model. It continues if all requests that wait for it disconnect."""
 
     def __init__(self, reference: str, offline: bool) -> None:
         self.reference = reference
         self.progress: FetchProgress | None = None
-        #: Explanations, each to be shown once.
+        #: Explanations for the user, each to be shown once.
         self.notices: list[FetchProgress] = []
         self._cancelled = threading.Event()
         self._ending = asyncio.Event()
         self.task = asyncio.create_task(self._run(offline))
-        self.task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may have no waiter left
+        # retrieve the error: asyncio logs one that no request does
+        self.task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def wait(self) -> ResolvedModel:
-        """Until it has ended. Cancelling this does not end it."""
+        """Return the model once the download ends. Cancelling this call does not cancel the download."""
         return await asyncio.shield(self.task)
 
     def cancel(self) -> None:
-        """End it with a `DownloadCancelledError`. What has been received completely stays for the next one.
+        """End the download with a `DownloadCancelledError`. Completely received files stay for the next download.
 
-        Its thread ends when it receives more or gives up. Until then the model is locked: another download waits.
+        The thread ends at its next data or when it gives up. Until then the model is locked, so another download of it
+        waits.
         """
         self._cancelled.set()
         self._ending.set()
@@ -62,7 +64,7 @@ class Download:
 
 
 class Downloads:
-    """For the server's event loop."""
+    """Running downloads by model reference. Only for the server's event loop."""
 
     def __init__(self, offline: bool) -> None:
         self._offline = offline
@@ -75,11 +77,10 @@ class Downloads:
         return iter(list(self._running.values()))
 
     def find(self, reference: str) -> Download | None:
-        """The download of that model, if there is one."""
         return self._running.get(reference)
 
     def start(self, reference: str) -> Download:
-        """The download of that model, which may be running already."""
+        """Return the running download of a model, or start one; raise 503 if too many are running."""
         if reference in self._running:
             return self._running[reference]
         if len(self) >= MAX_DOWNLOADS:

@@ -22,12 +22,12 @@ from antiphon.server.web.http.websocket import MAX_MESSAGE_BYTES, PING_SECONDS, 
 from antiphon.server.web.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Time for cancelled requests to send their error.
+#: Seconds for cancelled requests to send their error.
 LAST_WORDS_SECONDS = 1.0
 
 
 def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, **more: Any) -> uvicorn.Config:
-    """Settings of an HTTP server with these limits; after the last response, clients have time to read it."""
+    """Build uvicorn's settings; clients have `flush_seconds` to read their last response."""
     protocol: Any = partial(BoundedProtocol, limits=limits, open_connections=Connections(limits.connections))
     socket: Any = partial(BoundedWebSocket, memory=MessageMemory())
     return uvicorn.Config(
@@ -47,9 +47,9 @@ def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, 
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal new requests are rejected and running ones may finish; on the second they are cancelled.
+    """HTTP server that rejects new requests after the first signal and cancels running ones after the second.
 
-    The third signal does not wait for the engine either.
+    After the third signal it does not wait for the engine either.
     """
 
     def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
@@ -60,7 +60,7 @@ class DrainingServer(uvicorn.Server):
         self._ending = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Wakes at the end, and once a second for the Date header; the base class polls ten times a second."""
+        """Notify the watchdog and refresh the Date header once a second; the base class wakes ten times as often."""
         while not await self.on_tick(0):
             systemd.notify(systemd.ALIVE)
             with contextlib.suppress(TimeoutError):
@@ -100,7 +100,7 @@ class DrainingServer(uvicorn.Server):
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """The server keeps listening meanwhile, so that new requests get a 503 with `Retry-After`."""
+        """Wait for running requests, then end. The server keeps listening, to answer 503 with `Retry-After`."""
         requests = self._serving.requests
         if not await requests.until_idle(self._grace_seconds):
             log("shutting down: ending requests that are still running", running=len(requests))

@@ -1,4 +1,4 @@
-"""Failures of the engine and of loading a model as error responses."""
+"""Error responses for failures of the engine and of loading a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient
 
 
-#: The code of a failure that has nothing to do with memory.
+#: Error code of load failures other than a lack of memory.
 LOAD_FAILED = "model_load_failed"
 
 
@@ -24,13 +24,13 @@ def load_failure(model: Resident, error: AntiphonError) -> ApiError:
 
 
 def engine_unavailable(client: EngineClient) -> ApiError:
-    """The error while the engine accepts no requests."""
+    """Return the 503 for requests that arrive while the engine is not ready, with its cause."""
     cause = f": {client.cause}" if client.cause else ""
     return unavailable(f"the engine is {client.state}{cause}", f"engine_{client.state}")
 
 
 def engine_failure(client: EngineClient, error: EngineError) -> ApiError:
-    """503 if the engine process died, so that clients retry; otherwise the request itself failed, with 500."""
+    """Return 503 if the engine process died, so that clients retry; otherwise 500, since the request itself failed."""
     if client.state is not EngineState.READY:
         return unavailable(f"the engine is {client.state}: {error}", f"engine_{client.state}")
     return ApiError(500, str(error), code="engine_error", kind="server_error")

@@ -1,4 +1,4 @@
-"""The `system_fingerprint` of an answer: it changes when the server's version or the model does."""
+"""The `system_fingerprint` of an answer, which changes with the server's version and the model."""
 
 from __future__ import annotations
 

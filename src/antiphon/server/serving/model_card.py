@@ -1,4 +1,4 @@
-"""A model as the API describes it."""
+"""Models as the API describes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 
 
 def task_of(model: Resident) -> str | None:
-    """The task of a model, as far as it is known before loading."""
+    """Return the model's task, or None if it is unknown before loading."""
     if model.loaded is not None:
         return model.loaded.task
     if model.base is not None:
@@ -21,7 +21,7 @@ def task_of(model: Resident) -> str | None:
 
 
 def model_card(model: Resident, name: str, state: ModelState) -> dict[str, Any]:
-    """A model as listed by `/v1/models`; `state` is the one that `Residency.state_of` tells."""
+    """Describe a model as `/v1/models` lists it; `state` is from `Residency.state_of`."""
     loaded = model.loaded
     return {
         "id": name,
@@ -39,7 +39,6 @@ def model_card(model: Resident, name: str, state: ModelState) -> dict[str, Any]:
 
 
 def anthropic_card(model: Resident, name: str) -> dict[str, Any]:
-    """A model as Anthropic's API lists it."""
     max_tokens = None if model.loaded is None else model.loaded.max_tokens
     return {
         "type": "model",
@@ -53,5 +52,5 @@ def anthropic_card(model: Resident, name: str) -> dict[str, Any]:
 
 
 def rfc3339(seconds: float) -> str:
-    """A time of the wall clock, in UTC."""
+    """Format seconds since the epoch as RFC 3339 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

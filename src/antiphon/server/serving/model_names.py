@@ -1,4 +1,4 @@
-"""What a request may call a model: a name, an alias, either with `:latest`, or an adapter without its model."""
+"""Names that requests use for models: a name, an alias, either with `:latest`, or an adapter without its model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.residency.resident import Resident
 
-#: The tag that Ollama's clients add to every name without one.
+#: Tag that Ollama's clients append to names without a tag.
 LATEST = ":latest"
 
 
@@ -17,9 +17,9 @@ def untagged(name: str) -> str:
 
 
 def named(name: str, names: Mapping[str, Resident]) -> Resident | None:
-    """The model of that name, which wins over the same name without `:latest`.
+    """Return the model with a name or alias, or None. An exact match wins over one without `:latest`.
 
-    An adapter may be named with an alias of its model too.
+    Adapters are also found by an alias of their base model.
     """
     for asked in (name, untagged(name)):
         base, separator, adapter = asked.rpartition(SEPARATOR)
@@ -31,12 +31,12 @@ def named(name: str, names: Mapping[str, Resident]) -> Resident | None:
 
 
 def adapters_named(name: str, names: Mapping[str, Resident]) -> list[Resident]:
-    """The adapters of that name, of all models."""
+    """Return the adapters with this name, of all base models."""
     ending = f"{SEPARATOR}{untagged(name)}"
     models = (model for known, model in names.items() if known == model.name and model.base is not None)
     return [model for model in models if model.base is not None and model.name == f"{model.base.name}{ending}"]
 
 
 def suggestions(name: str, known: Iterable[str]) -> list[str]:
-    """The names closest to an unknown one, each once."""
+    """Return at most three known names that are closest to an unknown one."""
     return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.4)

@@ -41,15 +41,13 @@ if TYPE_CHECKING:
     from antiphon.runtime.process.messages import Loaded
 
 
-#: Failures to load that may pass by themselves.
+#: Load failures that may pass without intervention.
 TRANSIENT = (EngineError, FetchError, LoadTimeoutError)
 RETRY_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class ReadyModel:
-    """A loaded model as handlers use it."""
-
     name: str
     text: ModelText
     max_tokens: int
@@ -57,7 +55,7 @@ class ReadyModel:
 
 
 class ServedModels:
-    """For the server's event loop. A request loads the model it names if necessary, and keeps it until it ends."""
+    """Models of a server, on its event loop. A request loads its model if necessary, and keeps it until its end."""
 
     def __init__(self, config: ServerConfig, client: EngineClient) -> None:
         self._config = config
@@ -75,7 +73,7 @@ class ServedModels:
                 self._preloaded.append(model)
         for name in config.aliases.values():
             self.residency.add(Resident(name, name, config.keep_alive))
-        #: Loaded on use, for tasks without a configured model.
+        #: Default sound models, loaded on use for tasks without a configured model.
         self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
         for adapter in config.adapters:
             model = self.add_adapter(adapter.base, adapter.name, adapter.path)
@@ -96,7 +94,7 @@ class ServedModels:
                 report(model)
 
     async def keep_loaded(self) -> None:
-        """Load models again that were to be loaded at start and failed for a cause that may pass. Never returns."""
+        """Retry start-up loads that failed for a transient cause. Never returns."""
         while True:
             for model in self._failed:
                 if isinstance(model.failure, TRANSIENT) and model.may_be_tried_again:
@@ -106,7 +104,7 @@ class ServedModels:
                     await self._client.wait_for_change()
 
     async def _died_under(self, model: Resident) -> bool:
-        """Load a model; True if the engine's process died meanwhile and the model may be tried again at once."""
+        """Load a model. Return True if the engine process died meanwhile and the load may be retried at once."""
         try:
             await self.residency.load(model, evict=False)
         except MemoryBusyError as error:
@@ -123,20 +121,20 @@ class ServedModels:
 
     @property
     def status(self) -> str:
-        """For readiness: `ready`, `loading` or `failed`."""
+        """Readiness: `ready`, `loading` or `failed`."""
         if self.is_ready:
             return "ready"
         return "failed" if self._failed else "loading"
 
     @property
     def cause(self) -> str | None:
-        """Why the server is not ready: which of the models loaded at start have failed."""
+        """Names of the start-up models that failed to load, as text; None if none failed."""
         names = ", ".join(model.name for model in self._failed)
         return f"failed to load: {names}" if names else None
 
     @property
     def never_fits(self) -> AntiphonError | None:
-        """The reason if every model loaded at start is too large for the memory budget; None otherwise."""
+        """Failure of the first start-up model if none of them can ever fit in the memory budget; otherwise None."""
         failures = [model.failure for model in self._preloaded if model.name in self._was_ready]
         hopeless = len(failures) == len(self._preloaded) and all(isinstance(f, MemoryBudgetError) for f in failures)
         return failures[0] if failures and hopeless else None
@@ -146,7 +144,7 @@ class ServedModels:
         return [model for model in self._preloaded if model.state is ModelState.FAILED]
 
     def describe(self, model: Resident) -> str:
-        """A model's state in a few words."""
+        """Describe a model's state in a few words."""
         if model.error is not None:
             return f"failed: {model.error}"
         if model.fetching is not None:
@@ -157,7 +155,7 @@ class ServedModels:
 
     @property
     def warnings(self) -> list[str]:
-        """For readiness: loads that may be stuck. They keep no other model from loading."""
+        """Readiness warnings about loads that may be stuck. Other models still load meanwhile."""
         limit = self._config.limits.load_seconds
         return [
             f"model {model.name!r} has been loading for {model.loading_seconds:.0f} s of at most {limit:g} s"
@@ -168,7 +166,7 @@ class ServedModels:
     # -- names --------------------------------------------------------------------------------------------------
 
     def names(self) -> dict[str, Resident]:
-        """Every model that a request can name, by name and alias."""
+        """Return every model that a request can name, by name and alias."""
         names = {name: model for name, model in self.residency.models.items() if not model.is_companion}
         for alias, name in self._config.aliases.items():
             names[alias] = self.residency.models[name]
@@ -181,7 +179,7 @@ class ServedModels:
         return names
 
     def _first_of(self, task: str) -> Resident | None:
-        """The first configured model of a task; else the default one if it may be loaded; else any that is loaded."""
+        """Return the first configured model of a task, else its default if that may be loaded, else a loaded one."""
         models = self.residency.models
         of_task = [model for model in models.values() if model.base is None and task_of(model) == task]
         configured = next((model for model in of_task if model.is_configured), None)
@@ -199,12 +197,12 @@ class ServedModels:
         return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
 
     def companion(self, name: str) -> Resident | None:
-        """The detector of that name, if it is loaded or being loaded."""
+        """Return the detector with this name, or None unless it is loaded or being loaded."""
         model = self.residency.models.get(name)
         return model if model is not None and model.is_companion else None
 
     def add_adapter(self, base_name: str, name: str, path: str) -> Resident:
-        """Make an adapter known, to be loaded on use. One that is loaded from elsewhere must be unloaded first."""
+        """Register an adapter, to be loaded on use. Raise 409 if its name is in use with another path."""
         base = self.known(base_name)
         if base.base is not None:
             raise invalid(f"model {base.name!r} is an adapter itself", "model", "invalid_value")
@@ -218,22 +216,22 @@ class ServedModels:
                 message = f"adapter {full!r} is loaded from another path; unload it first"
                 raise ApiError(409, message, code="model_in_use", param="adapter")
             del self.residency.models[full]
-        base.is_configured = True  # its adapters name it
+        base.is_configured = True  # its adapters refer to it
         return self.residency.add(Resident(full, path, base.keep_alive, base=base))
 
     def forget_adapter(self, model: Resident) -> None:
-        """An adapter that an administrator unloaded is known no more, unless the configuration names it."""
+        """Unregister an adapter that is unloaded and unused, unless the configuration names it."""
         own = {adapter_model_name(adapter.base, adapter.name) for adapter in self._config.adapters}
         gone = model.state in (ModelState.UNLOADED, ModelState.FAILED)
         if model.base is not None and model.name not in own and not model.uses and gone:
             self.residency.models.pop(model.name, None)
 
     def named(self, name: str) -> Resident | None:
-        """The model that a request means by that name, if this server has it."""
+        """Return the model that a request means by this name, or None if the server does not have it."""
         return self._named(name, self.names())
 
     def _named(self, name: str, names: dict[str, Resident]) -> Resident | None:
-        """The model of that name or alias. An adapter's own name finds it if just one has it."""
+        """Return the model with this name or alias, or the only adapter with this name; otherwise None."""
         found = named(name, names)
         if found is None and self._config.has_openai_names:
             found = named(without_version(untagged(name)), names)
@@ -243,7 +241,7 @@ class ServedModels:
         return adapters[0] if len(adapters) == 1 else None
 
     def find(self, name: str) -> Resident:
-        """The model of that name; an unknown name is an error that lists the closest ones."""
+        """Return the model with this name. Raise a 404 that suggests the closest names if it is unknown."""
         names = self.names()
         found = self._named(name, names)
         if found is not None:
@@ -257,11 +255,11 @@ class ServedModels:
         raise ApiError(404, message, code="model_not_found", param="model")
 
     def catalog_names(self) -> list[str]:
-        """Models of the catalog that can be served."""
+        """Return the names of catalog models that can be served."""
         return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
 
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
-        """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
+        """Return the model like `find`, also one that may be loaded on use. Paths are never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
         found = self.named(name)
         if found is not None:
@@ -274,11 +272,11 @@ class ServedModels:
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
     def only_one_for(self, task: str | None) -> Resident:
-        """The model that a request without a name means: the one that is configured for the task, or its default."""
-        bases = [model for model in self if model.base is None]  # adapters are meant only by their names
+        """Return the model for a request that names none: the only one configured for the task, or its default."""
+        bases = [model for model in self if model.base is None]  # a request must name an adapter
         configured = [model for model in bases if model.is_configured and not model.is_companion]
         fitting = [model for model in configured if task is None or task_of(model) in (task, None)]
-        if len(fitting) > 1 and task is not None:  # those whose task is not known before loading count last
+        if len(fitting) > 1 and task is not None:  # prefer models whose task is known before loading
             fitting = [model for model in fitting if task_of(model) == task] or fitting
         default = None if fitting or task is None else self._first_of(task)
         if default is not None:
@@ -292,9 +290,10 @@ class ServedModels:
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def ready(self, name: str | None, task: str | None = None) -> ReadyModel:
-        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot.
+        """Return the model, loaded if necessary and kept until the current request ends.
 
-        Without a name, the one model that fits the task.
+        Without a name, use the only model that fits the task. Raise `ApiError` if the model cannot be loaded or has
+        another task.
         """
         model = self.only_one_for(task) if name is None else self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
@@ -311,10 +310,10 @@ class ServedModels:
         return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
 
     async def acquire_companions(self, model: ReadyModel, *others: str) -> None:
-        """Have the detectors that a call to the model uses, and others, loaded until the current request ends.
+        """Load the detectors that a call to the model uses, and others, and keep them until the current request ends.
 
-        Raises if memory or the engine is not available. Any other failure is left to the engine, which first checks
-        the call itself and then reports why it cannot load the detector.
+        Raise `ApiError` if memory or the engine is not available. Other load failures are left to the engine, which
+        first checks the call itself and then reports why it cannot load the detector.
         """
         for name in (*model.loaded.companions, *others):
             try:
@@ -325,7 +324,7 @@ class ServedModels:
                 log("a detector failed to load", logging.WARNING, model=name, cause=error.message)
 
     async def acquire_detector(self, name: str) -> None:
-        """Have a detector loaded until the current request ends. Raises `ApiError` if it cannot be."""
+        """Load a detector and keep it until the current request ends. Raise `ApiError` if loading fails."""
         detector = Resident(name, name, self._config.keep_alive, is_configured=False, is_companion=True)
         await self._lease(self.residency.add(detector))
 

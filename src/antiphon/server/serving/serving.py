@@ -1,4 +1,4 @@
-"""`Serving`: what the handlers of one server share."""
+"""`Serving`: objects that the handlers of one server share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Serving:
-    """One per application, in `app.state.serving`. Stores that only some routes use are in `app.state` beside it."""
+    """Shared objects of one application, in `app.state.serving`. Stores of some routes are in `app.state` beside it."""
 
     def __init__(self, config: ServerConfig, client: EngineClient) -> None:
         self.config = config

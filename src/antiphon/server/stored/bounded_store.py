@@ -1,4 +1,4 @@
-"""`BoundedStore`: objects in memory, each owned by an API key, bounded by number and by bytes."""
+"""`BoundedStore`: objects in memory, each owned by an API key, with limits on their number and bytes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class _Entry(Generic[Value]):
 
 @dataclass
 class _Share(Generic[Value]):
-    """What one owner has, the least recently used first."""
+    """Objects of one owner, the least recently used first."""
 
     entries: OrderedDict[str, _Entry[Value]] = field(default_factory=OrderedDict)
     num_bytes: int = 0
 
 
 class BoundedStore(Generic[Value]):
-    """When it is full, the owner that holds the most loses its least recently used object.
+    """Objects by id and owner. When full, it removes the least recently used object of the owner that holds the most.
 
-    So no owner can push the objects of another out beyond an equal share. With another key than its owner an object
-    is not found. For one event loop.
+    So no owner can displace another's objects beyond an equal share. An object is not found with another owner's key.
+    For one event loop.
     """
 
     def __init__(self, max_objects: int, max_bytes: int) -> None:
@@ -45,7 +45,7 @@ class BoundedStore(Generic[Value]):
         return len(self._entries)
 
     def put(self, object_id: str, owner: int | None, value: Value, size: int) -> bool:
-        """Keep the object, in place of an earlier one of this id; False if the store has no room for it at all."""
+        """Store an object, replacing one with the same id. Return False if the object alone exceeds the limits."""
         earlier = self._entries.get(object_id)
         if earlier is not None:
             self._drop(object_id)
@@ -68,19 +68,19 @@ class BoundedStore(Generic[Value]):
         return entry.value
 
     def remove(self, object_id: str, owner: int | None) -> bool:
-        """False if there is none."""
+        """Return False if the owner has no such object."""
         if self.get(object_id, owner) is None:
             return False
         self._drop(object_id)
         return True
 
     def of_owner(self, owner: int | None) -> list[Value]:
-        """In the order of their creation."""
+        """Return the owner's objects in order of creation."""
         own = self._shares[owner].entries.values() if owner in self._shares else ()
         return [entry.value for entry in sorted(own, key=lambda entry: entry.number)]
 
     def _surplus(self, new_id: str, own: _Share[Value]) -> str:
-        """The object to remove: not the new one, and of equal shares one of the owner who adds to its own."""
+        """Return the id of the object to remove: not the new one, and among equal shares one of the new one's owner."""
         is_by_number = len(self) > self.max_objects
 
         def held(share: _Share[Value]) -> tuple[int, bool]:

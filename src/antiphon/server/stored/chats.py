@@ -1,4 +1,4 @@
-"""`ChatStore`: chat completions that were made with `store: true`."""
+"""`ChatStore`: chat completions made with `store: true`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.server.web.http.errors import ApiError
 
 @dataclass
 class StoredChat:
-    """The answer as it was sent with its metadata, and the messages of the request, each with an id."""
+    """Answer as it was sent, with its metadata, and the messages of the request, each with an id."""
 
     body: dict[str, Any]
     messages: list[dict[str, Any]]
@@ -28,7 +28,7 @@ class StoredChat:
 
 
 class ChatStore:
-    """Bounded by number and by bytes; the least recently used completion is removed first."""
+    """Completions, limited in number and bytes; the least recently used is removed first."""
 
     def __init__(self, max_chats: int, max_bytes: int) -> None:
         self._store: BoundedStore[StoredChat] = BoundedStore(max_chats, max_bytes)
@@ -62,7 +62,7 @@ class ChatStore:
         self._store.remove(chat.id, chat.owner)
 
     def of_owner(self, owner: int | None) -> list[StoredChat]:
-        """In the order of their creation."""
+        """Return the owner's completions in order of creation."""
         return self._store.of_owner(owner)
 
     def _put(self, chat: StoredChat) -> None:

@@ -17,7 +17,7 @@ from antiphon.server.web.http.errors import ApiError, invalid
 
 @dataclass
 class StoredConversation:
-    """`items` are as the API lists them, each with an id."""
+    """Conversation of one owner. `items` are as the API lists them, each with an id."""
 
     owner: int | None
     metadata: dict[str, str]
@@ -35,7 +35,7 @@ class StoredConversation:
 
 
 class ConversationStore:
-    """Bounded by number and by bytes, in equal shares if several keys fill it."""
+    """Conversations, limited in number and bytes, with equal shares if several keys fill the store."""
 
     def __init__(self, max_conversations: int, max_bytes: int) -> None:
         self._store: BoundedStore[StoredConversation] = BoundedStore(max_conversations, max_bytes)
@@ -52,7 +52,7 @@ class ConversationStore:
         return found
 
     def extend(self, conversation: StoredConversation, items: Sequence[dict[str, Any]]) -> None:
-        """Keep the conversation with these items at its end. One that is there already, by its id, is not added."""
+        """Append items to the conversation, except those whose id it already has, and store it."""
         by_id = {item["id"]: item for item in conversation.items}
         for item in items:
             by_id.setdefault(item["id"], item)

@@ -1,4 +1,4 @@
-"""`ActivityHub`: the engine's reports of its activity, handed to every listener as server-sent events."""
+"""`ActivityHub`: the engine's activity reports, sent to every listener as server-sent events."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from antiphon.runtime.process.messages import Activity
 
 MAX_LISTENERS = 16
-#: Reports that wait for a listener, some five seconds of them.
+#: Maximum reports buffered per listener, about five seconds of them.
 MAX_WAITING = 50
-#: A comment is sent after so long without an event, so that proxies keep the connection.
+#: Seconds without an event before a comment is sent, so that proxies keep the connection.
 QUIET_SECONDS = 10.0
 COMMENT = b": quiet\n\n"
 
 
 class ActivityListener:
-    """What waits for one listener. One that does not read loses what waits, and begins again with a snapshot."""
+    """Event buffer of one listener. On overflow all buffered events are discarded, and a new snapshot is needed."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
@@ -39,7 +39,7 @@ class ActivityListener:
         self._num_lost = 0
 
     def put_report(self, report: bytes) -> None:
-        """What happened; of no use to a listener without a snapshot."""
+        """Buffer a report, unless the listener has no snapshot to apply it to. On overflow, discard the buffer."""
         if self._needs_snapshot:
             return
         if len(self._waiting) < MAX_WAITING:
@@ -55,7 +55,7 @@ class ActivityListener:
         self._put(snapshot)
 
     def put_state(self, state: bytes) -> None:
-        """The engine ended or began: what it reports next needs a snapshot first."""
+        """Buffer the engine's state after its process ended or started; later reports need a new snapshot."""
         self._needs_snapshot = True
         self._put(state)
 
@@ -64,17 +64,17 @@ class ActivityListener:
         self._changed.set()
 
     def close(self) -> None:
-        """End the stream after what waits."""
+        """End the stream after the buffered events."""
         self.is_closed = True
         self._changed.set()
 
     def take_lost(self) -> int:
-        """How many reports were lost since the last call."""
+        """Return the number of reports lost since the last call."""
         lost, self._num_lost = self._num_lost, 0
         return lost
 
     async def take(self) -> list[bytes]:
-        """What waits, once there is something; nothing if there was nothing for a while or reports were lost."""
+        """Return the buffered events, waiting for the first if necessary. Empty after a timeout or lost reports."""
         if not self._waiting and not self._num_lost and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), QUIET_SECONDS)
@@ -85,7 +85,7 @@ class ActivityListener:
 
 
 class ActivityHub:
-    """For the server's event loop. The engine reports only while there is a listener."""
+    """Listeners to the engine's activity, on the server's event loop. The engine reports only while there are any."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
@@ -97,7 +97,7 @@ class ActivityHub:
         return len(self._listeners)
 
     def add(self) -> ActivityListener:
-        """A new listener. `remove` follows."""
+        """Add a listener, which the caller must `remove`. Raise 503 if there are too many."""
         if len(self) >= MAX_LISTENERS:
             message = f"{counted(len(self), 'listener')} of events are connected; at most {MAX_LISTENERS} may be"
             raise unavailable(message, "too_many_listeners", 10)
@@ -110,7 +110,7 @@ class ActivityHub:
         return listener
 
     def remove(self, listener: ActivityListener) -> None:
-        """The last one to be removed ends the reports."""
+        """Remove a listener; after the last one, the engine stops its reports."""
         if self._listeners.pop(listener.id, None) is None or self._listeners:
             return
         self._client.unwatch_activity()
@@ -119,7 +119,7 @@ class ActivityHub:
             self._following = None
 
     async def stream(self, listener: ActivityListener) -> AsyncGenerator[bytes]:
-        """The events of one listener: `engine`, `snapshot`, `activity`; and `lost`, after which a snapshot follows."""
+        """Yield a listener's events: `engine`, `snapshot`, `activity`; and `lost`, after which a snapshot follows."""
         while not listener.is_closed:
             events = await listener.take()
             lost = listener.take_lost()
@@ -129,7 +129,7 @@ class ActivityHub:
             yield b"".join(events) or COMMENT
 
     def _ask(self, listener: ActivityListener) -> None:
-        """Have the engine send a snapshot. If it is not ready, that is done when it is."""
+        """Request a snapshot for the listener. If the engine is not ready, `_follow` requests it later."""
         with contextlib.suppress(EngineError):
             self._client.watch_activity(listener.id)
 
@@ -145,7 +145,7 @@ class ActivityHub:
         return named_event("engine", {"state": str(self._client.state), "restarts": self._client.restarts})
 
     async def _follow(self, seen: tuple[EngineState, int]) -> None:
-        """Announce when the engine's process has ended, and begin again with the next one. `seen` is known already."""
+        """Announce each end and start of the engine process, and request new snapshots. `seen` is announced already."""
         client = self._client
         while True:
             while (client.state, client.restarts) == seen:

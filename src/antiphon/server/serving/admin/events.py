@@ -1,4 +1,4 @@
-"""`GET /admin/events`: what the engine does, as server-sent events, without any text of requests."""
+"""`GET /admin/events`: the engine's activity as server-sent events, without any text of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ router = APIRouter(prefix="/admin", include_in_schema=False)
 
 @router.get("/events")
 async def events(request: Request) -> Response:
-    """A snapshot, then what happens, until the client disconnects or the server shuts down."""
+    """Send a snapshot, then all events, until the client disconnects or the server shuts down."""
     hub: ActivityHub = request.app.state.activity
     listener = hub.add()
     context = context_of(request)

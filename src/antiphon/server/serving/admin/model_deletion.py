@@ -17,7 +17,7 @@ router = APIRouter()
 async def delete_model(request: Request, name: str, force: bool = False) -> Response:
     """Free the model's memory; its files stay. A configured model is loaded again on its next use.
 
-    An adapter that is not configured is forgotten.
+    An adapter that is not configured is removed from the list of models.
     """
     models = serving_of(request).models
     model = models.companion(name) or models.find(name)

@@ -1,4 +1,4 @@
-"""`/admin/models`: listing models with their memory and files, loading and unloading them."""
+"""`/admin/models`: list models with their memory and files, load and unload them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIGURES_SECONDS = 1.0
 
 @router.get("/models")
 async def list_models(request: Request) -> Response:
-    """The models that the server knows, others of the catalog and the disk, downloads, and the memory budget."""
+    """List the models that the server knows, the rest of the catalog and the disk, downloads, and the memory budget."""
     serving = serving_of(request)
     cards = [admin_card(serving, model) for model in serving.models]
     stored = await asyncio.to_thread(_add_disk, cards, ModelStore.default())
@@ -66,7 +66,7 @@ async def load(request: Request) -> Response:
     except AntiphonError as error:
         if body.adapter:
             serving.models.forget_adapter(model)
-            # The path is the caller's, and so is what is wrong with the file.
+            # The caller chose the path, so a faulty file is the caller's error.
             wrong = isinstance(error, CheckpointError)
             raise (invalid(str(error), "adapter", "invalid_adapter") if wrong else api_error(error)) from error
         raise load_failure(model, error) from error
@@ -75,7 +75,7 @@ async def load(request: Request) -> Response:
 
 
 def _set_device(model: Resident, device: str) -> None:
-    """Have the model loaded onto a device; one that is loaded must be there already."""
+    """Set the device to load the model onto. Raise 409 if it is in use on another device."""
     if model.base is not None:
         raise invalid("an adapter is on the device of its model", "device", "invalid_value")
     is_there = model.loaded is not None and (device == model.device or device == model.loaded.device)
@@ -137,7 +137,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
 
 
 def _add_disk(cards: list[dict[str, Any]], store: ModelStore) -> dict[str, Any]:
-    """Add to each card whether its files are here, and their bytes; returns the other models, and the disk itself."""
+    """Add `bytes`, `is_here` and `is_stored` to each card. Return cards of the other models, and of the disk."""
     for card in cards:
         entry = stored_entry(card["reference"], store)
         card["bytes"] = None if entry is None else entry.size
@@ -152,7 +152,7 @@ async def _memory(serving: Serving) -> dict[str, Any]:
     residency = serving.models.residency
     devices = [_device_card(residency, budget) for budget in residency.budgets()]
     memory: dict[str, Any] = {
-        **{name: value for name, value in devices[0].items() if name != "device"},  # those of the CPU
+        **{name: value for name, value in devices[0].items() if name != "device"},  # the first device is the CPU
         "engine_resident_bytes": None,
         "devices": devices,
     }

@@ -1,4 +1,4 @@
-"""`/admin/models/pull`: downloading a model without loading it, its progress, and cancelling it."""
+"""`/admin/models/pull`: download a model without loading it, report the progress, and cancel it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRESS_SECONDS = 0.2
 
 @router.post("/models/pull")
 async def pull(request: Request) -> Response:
-    """Download a model of the catalog or the hub. Requests for a model that is being downloaded wait for the same."""
+    """Download a model of the catalog or the hub. Requests for the same model share one download."""
     serving = serving_of(request)
     body = await read_body(request, AdminPullBody, serving.config.limits.body_bytes)
     name = stored_name(serving, body.model)
@@ -42,7 +42,7 @@ async def pull(request: Request) -> Response:
 
 @router.post("/models/pull/cancel")
 async def cancel(request: Request) -> Response:
-    """End a download. Those that wait for it get the error `download_cancelled`."""
+    """End a download. Requests that wait for it get the error `download_cancelled`."""
     serving = serving_of(request)
     body = await read_body(request, AdminCancelBody, serving.config.limits.body_bytes)
     name = stored_name(serving, body.model)
@@ -55,21 +55,21 @@ async def cancel(request: Request) -> Response:
 
 
 def stored_name(serving: Serving, name: str) -> str | None:
-    """The name under which the store of models has the model of that name; None for one that is a path.
+    """Return a model's name in the model store, or None for a model loaded from a path.
 
-    An unknown name is an error that lists the closest ones.
+    Raise a 404 that suggests the closest names if the name is unknown.
     """
     reference = name
     if name.lower() not in catalog() and HUB_REFERENCE.fullmatch(name) is None:
         reference = serving.models.find(name).reference
-    known = reference.partition(":")[0].lower()  # one of several models of an entry is `name:file`
+    known = reference.partition(":")[0].lower()  # `name:file` is one of an entry's models
     if known in catalog():
         return known
     return reference if HUB_REFERENCE.fullmatch(reference) is not None else None
 
 
 async def _events(download: Download) -> AsyncGenerator[bytes]:
-    """The progress of a download, a few times a second. The download continues if the client disconnects."""
+    """Yield the progress of a download, a few times a second. The download continues if the client disconnects."""
     sent: FetchProgress | None = None
     num_notices = 0
     try:
@@ -92,7 +92,7 @@ def progress_card(update: FetchProgress) -> dict[str, Any]:
 
 
 def download_cards(downloads: Downloads) -> list[dict[str, Any]]:
-    """The downloads that are running; one that has not begun has no figures yet."""
+    """Describe the running downloads. A download that has not begun has no total yet."""
     none = {"status": "starting", "completed_bytes": 0, "total_bytes": None}
     return [
         {"model": one.reference, **(none if one.progress is None else progress_card(one.progress))} for one in downloads

@@ -1,4 +1,4 @@
-"""The bodies of administration."""
+"""Request bodies of the administration routes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from antiphon.server.web.http.schemas import Body, KeepAlive, Name
 
 
 class AdminLoadBody(Body):
-    #: For an adapter, `model:name`.
+    #: Model name; `model:name` for an adapter.
     model: Name
-    #: The path of a LoRA adapter on the server's machine.
+    #: Path of a LoRA adapter on the server's machine.
     adapter: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     keep_alive: KeepAlive | None = None
-    #: `cpu`, `cuda`, `cuda:N`, or `auto`; else the device it was configured with, or the engine's own.
+    #: `cpu`, `cuda`, `cuda:N` or `auto`; by default the configured device, or the engine's own.
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] | None = None
-    #: Never unloaded to make room.
+    #: Whether the model is never unloaded to make room.
     pinned: bool | None = None
 
 
 class AdminUnloadBody(Body):
     model: Name
-    #: End the requests that use it.
+    #: Whether to end the requests that use the model.
     force: bool | None = None
 
 
-#: A catalog, hub or configured name.
+#: Name in the catalog, hub reference, or configured name.
 StoredName = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class AdminPullBody(Body):
     model: StoredName
-    #: Progress as events; without it one answer at the end.
+    #: False for one answer at the end instead of progress events.
     stream: bool | None = None
 
 

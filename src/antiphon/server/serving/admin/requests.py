@@ -1,4 +1,4 @@
-"""`/admin/requests`: the requests in flight, and cancelling them."""
+"""`/admin/requests`: list the requests in flight, and cancel them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def list_requests(request: Request) -> Response:
 
 @router.delete("/requests/{request_id:path}")
 async def cancel_request(request: Request, request_id: str) -> Response:
-    """Cancel every request with that id; its client gets an error."""
+    """Cancel every request with this id; its client gets an error."""
     own = context_of(request)
     found = [other for other in serving_of(request).requests if other.request_id == request_id and other is not own]
     if not found:

@@ -1,4 +1,4 @@
-"""The answers about models and health, for the OpenAPI document."""
+"""Answers about models and health, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.server.web.http.schemas import AnswerBody
 
 
 class ModelCard(AnswerBody):
-    """A model under one of its names; `root` is the name it was loaded under, `parent` the model of an adapter."""
+    """A model under one of its names. `root` is the name it was loaded under, `parent` the base model of an adapter."""
 
     id: str
     object: Literal["model"]

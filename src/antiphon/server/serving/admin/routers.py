@@ -1,4 +1,4 @@
-"""The routes of health, models and administration."""
+"""Routes of health, models and administration."""
 
 from __future__ import annotations
 

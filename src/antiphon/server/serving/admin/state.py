@@ -32,7 +32,7 @@ async def list_models(
     after_id: str | None = None,
     before_id: str | None = None,
 ) -> Response:
-    """With the header `anthropic-version` in pages, as Anthropic's API lists models; else all, as OpenAI's does."""
+    """List the models: in pages with the header `anthropic-version`, as Anthropic's API; otherwise all, as OpenAI's."""
     models = serving_of(request).models
     names = models.names()
     if context_of(request).error_format is not ANTHROPIC:
@@ -55,7 +55,7 @@ async def get_model(request: Request, name: str) -> Response:
 @router.get("/livez")
 @described(answer=HealthAnswer)
 async def livez() -> Response:
-    """The server's process answers."""
+    """Report that the server's process responds."""
     return json_response({"status": "alive"})
 
 
@@ -65,7 +65,7 @@ async def livez() -> Response:
 @router.get("/readyz")
 @described(answer=HealthAnswer, reports_unready=True)
 async def readyz(request: Request) -> Response:
-    """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
+    """Return 200 when the engine is up and every model to be loaded at start is ready, otherwise 503 with the cause."""
     serving = serving_of(request)
     client = serving.client
     models: dict[str, Any] = {}

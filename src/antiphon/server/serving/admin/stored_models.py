@@ -1,4 +1,4 @@
-"""`POST /admin/models/delete`, and which models are on this machine's disk."""
+"""`POST /admin/models/delete`, and cards of the models on this machine's disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/admin", include_in_schema=False)
 
 @router.post("/models/delete")
 async def delete(request: Request) -> Response:
-    """Delete a model's files. Those that other programs put in the Hugging Face cache stay there."""
+    """Delete a model's files, except those that other programs put in the Hugging Face cache."""
     serving = serving_of(request)
     body = await read_body(request, AdminDeleteBody, serving.config.limits.body_bytes)
     name = stored_name(serving, body.model)
@@ -47,7 +47,7 @@ async def delete(request: Request) -> Response:
 
 
 def _reads(model: Resident, name: str) -> bool:
-    """Whether a model needs the files that are stored under this name."""
+    """Return whether a loaded or loading model needs the files stored under this name."""
     reference = model.reference if model.reference.startswith(HUB_PREFIX) else model.reference.lower()
     is_of = reference == name or reference.startswith(f"{name}:")
     return is_of and (model.state not in (ModelState.UNLOADED, ModelState.FAILED) or model.loading is not None)
@@ -63,14 +63,14 @@ def _kept(removal: Removal) -> int:
 
 
 def stored_entry(reference: str, store: ModelStore) -> ModelEntry | None:
-    """The files of a reference as the catalog or the store lists them; None if neither does."""
+    """Return the files of a reference as the catalog or the store lists them, or None if neither does."""
     if reference.startswith(HUB_PREFIX):
         return store.recorded(reference)
     return catalog().get(reference.partition(":")[0].lower())
 
 
 def catalog_cards(held: Collection[str], store: ModelStore) -> list[dict[str, Any]]:
-    """The catalog's other models, and those of the hub that are here."""
+    """Describe the catalog and the downloaded hub models, except those in `held`."""
     entries = [*catalog().values(), *store.recorded_entries()]
     return [
         {
@@ -88,7 +88,6 @@ def catalog_cards(held: Collection[str], store: ModelStore) -> list[dict[str, An
 
 
 def disk_card(store: ModelStore) -> dict[str, int]:
-    """The disk that models are on."""
     place = next(folder for folder in (store.home, *store.home.absolute().parents) if Path(folder).exists())
     usage = shutil.disk_usage(place)
     return {"free_bytes": usage.free, "total_bytes": usage.total}

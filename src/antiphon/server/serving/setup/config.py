@@ -17,8 +17,7 @@ from antiphon.server.web.http.connection_limits import ConnectionLimits, Session
 from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
-#: Aliases of the first model of a task, unless the configuration says otherwise: our own, and OpenAI's names of sound
-#: models.
+#: Task by default alias of its first model: our own aliases, and OpenAI's names of sound models.
 DEFAULT_ALIASES = {
     "default-chat": "generate",
     "default-embedding": "embed",
@@ -26,12 +25,12 @@ DEFAULT_ALIASES = {
     "default-speech": "synthesize",
     **SOUND_NAMES,
 }
-#: The model of a task if none is configured and models of the catalog may be loaded on use.
+#: Model by task, if none is configured for the task and catalog models may be loaded on use.
 DEFAULT_SOUND_MODELS = {"transcribe": "whisper-base.en", "synthesize": "hibari-6m"}
 
 
 class LoadOnUse(StrEnum):
-    """Which models a request may load: those configured, the catalog's too, or any on the hub. Never a path."""
+    """Models that a request may load: configured ones only, the catalog's too, or any on the hub. Never a path."""
 
     CONFIGURED = "configured"
     CATALOG = "catalog"
@@ -40,10 +39,10 @@ class LoadOnUse(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one request. If a number of tokens is None, the model's own limit applies."""
+    """Limits of requests and of stored data. Where a number of tokens is None, the model's own limit applies."""
 
     body_bytes: int = 8 << 20
-    #: Of large bodies, of all requests in flight together.
+    #: Bytes of large bodies, over all requests in flight.
     held_bytes: int = 64 << 20
     prompt_tokens: int | None = None
     output_tokens: int | None = None
@@ -55,57 +54,58 @@ class Limits:
     logit_bias: int = 1024
     tools: int = 128
     request_seconds: float = 600.0
-    #: For loading one model, without its download.
+    #: Seconds for loading one model, without its download.
     load_seconds: float = 1800.0
-    #: Stored responses available for previous_response_id, and their bytes.
+    #: Responses stored for previous_response_id, and their bytes.
     stored_responses: int = 1024
     stored_bytes: int = 64 << 20
-    #: Size and duration of a recording.
+    #: Maximum size and duration of a recording.
     audio_bytes: int = 512 << 20
     audio_seconds: float = 4 * 3600.0
     speech_characters: int = 200_000
-    #: Files of one API key, their bytes, and the bytes of one.
+    #: Stored files of one API key, their total bytes, and the bytes of one file.
     files: int = 1000
     files_bytes: int = 2 << 30
     file_bytes: int = 200 << 20
-    #: Requests of one batch, and those of all batches that run at once.
+    #: Requests of one batch, and requests of all batches that run at once.
     batch_requests: int = 50_000
     batch_concurrency: int = 8
-    #: Transcriptions in the background: of one API key that wait or run, of all keys that run at once, and the seconds
-    #: that they are kept after their end.
+    #: Background transcriptions: of one API key, waiting or running; of all keys, running at once; and the seconds that
+    #: results are kept.
     background: int = 64
     background_concurrency: int = 4
     background_kept: float = 86_400.0
-    #: In flight with one API key.
+    #: Requests in flight with one API key; None for no limit.
     requests_per_key: int | None = None
     sessions: SessionLimits = field(default_factory=SessionLimits)
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that the server is configured with: the name clients use, and its source.
+    """Configured model: the name clients use, and its source.
 
-    `keep_alive` is how many seconds it stays loaded after its last use. A pinned one is never unloaded to make room.
+    `keep_alive` is the number of seconds that the model stays loaded after its last use. A pinned model is never
+    unloaded to make room.
     """
 
     name: str
     reference: str
     keep_alive: float = math.inf
     is_pinned: bool = False
-    #: Loaded when the server starts, not when it is first used.
+    #: Whether the model is loaded when the server starts, rather than on its first use.
     is_preloaded: bool = True
-    #: Where it computes; None is the engine's own device.
+    #: Device to compute on; None for the engine's own.
     device: str | None = None
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:
-        """A catalog model or hub reference is named by the reference itself, a file or folder by its last part."""
+        """Build a spec named after the reference: the catalog or hub reference itself, or a path's last part."""
         return cls(name_of(reference), reference)
 
 
 @dataclass(frozen=True)
 class AdapterSpec:
-    """A LoRA adapter that the server is configured with; clients name it `base:name`."""
+    """Configured LoRA adapter; clients name it `base:name`."""
 
     base: str
     name: str
@@ -122,37 +122,38 @@ def name_of(reference: str) -> str:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Checked on creation. `memory_bytes` bounds weights and cache together; None means most of the machine's memory.
+    """Configuration of a server, checked on creation.
 
-    `aliases` are other names of models; a model that is not among `models` is loaded on first use. `voice_aliases` are
-    other names of voices or mixtures, in addition to `DEFAULT_VOICE_ALIASES`.
+    `memory_bytes` bounds weights and cache together; None means most of the machine's memory. `aliases` are other names
+    of models; a model that is not among `models` is loaded on first use. `voice_aliases` are other names of voices or
+    mixtures, in addition to `DEFAULT_VOICE_ALIASES`.
     """
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    #: OpenAI's names of models lead to the first model of their task.
+    #: Whether OpenAI's names of models lead to the first model of their task.
     has_openai_names: bool = False
-    #: Of the models above.
+    #: Adapters of models in `models`.
     adapters: tuple[AdapterSpec, ...] = ()
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
-    #: The address that the server listens on.
+    #: Address that the server listens on.
     host: str = "127.0.0.1"
-    #: Other host names that clients may use for it; `*` for any.
+    #: Further host names that clients may use for the server; `*` for any.
     allowed_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
-    #: Of models that a request loads.
+    #: Seconds that a model loaded by a request stays loaded after its last use.
     keep_alive: float = math.inf
     memory_bytes: int | None = None
     offline: bool = False
     logs_text: bool = False
-    #: Reject unknown fields of requests instead of ignoring them.
+    #: Whether to reject unknown fields of requests instead of ignoring them.
     is_strict: bool = False
     cors_origins: tuple[str, ...] = ()
     #: Collector of traces.
     otlp_endpoint: str | None = None
-    #: Folder for files and batches; without one they are not offered.
+    #: Folder for files and batches; None to offer neither.
     files_dir: Path | None = None
     limits: Limits = field(default_factory=Limits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)

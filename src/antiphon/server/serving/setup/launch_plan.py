@@ -1,4 +1,4 @@
-"""`LaunchPlan`: from settings to what a server is started with. Invalid settings are rejected before it listens."""
+"""`LaunchPlan`: the arguments of a server, made from its settings. Invalid settings are rejected before it listens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from antiphon.weights.catalog.references import check_references
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The arguments of `run_server`, and the memory that they come to."""
+    """Arguments of `run_server`, and the memory that they add up to."""
 
     config: ServerConfig
     engine: dict[str, Any]
@@ -78,7 +78,7 @@ class LaunchPlan:
 
 
 def _draft_bytes(settings: ServerSettings) -> int:
-    """Bytes of the weights of a draft model in the CPU's memory, which stay there beside the models."""
+    """Return the bytes of a draft model's weights, which stay in the CPU's memory; 0 if there are none."""
     is_draft = Speculation.of_engine(settings["speculate"]) is Speculation.DRAFT
     return (known_weight_bytes(settings["speculate"]) or 0) if is_draft and _are_on_cpu(settings) else 0
 
@@ -168,14 +168,14 @@ def _specs(settings: ServerSettings) -> tuple[ModelSpec, ...]:
 
 
 def _are_on_cpu(settings: ServerSettings) -> bool:
-    """Whether all models are surely on the CPU; what a GPU has room for, only the engine knows."""
+    """Return whether all models are certain to be on the CPU. Only the engine knows whether a model fits on a GPU."""
     devices: dict[str, str] = settings["device_of"]
     asked = {devices.get(name_of(reference), settings["device"]) for reference in settings["models"]}
     return asked <= ({CPU} if has_gpu_driver() else {CPU, AUTO})
 
 
 def _expected_weights(settings: ServerSettings) -> dict[str, int]:
-    """The bytes of weights of configured models that may be on a GPU, as far as their sizes are known."""
+    """Return the weight bytes by name of configured models that may be on a GPU; 0 for an unknown size."""
     devices: dict[str, str] = settings["device_of"]
     named = {name_of(reference): reference for reference in settings["models"]}
     return {
@@ -186,8 +186,8 @@ def _expected_weights(settings: ServerSettings) -> dict[str, int]:
 
 
 def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:
-    """An adapter named `model:name`, or `name` where only one of the models generates text, as far as is known."""
-    adapter_file_bytes(Path(path))  # raises where there is none
+    """Return the adapter named `model:name`, or `name` if only one model can be its base, as far as is known."""
+    adapter_file_bytes(Path(path))  # raises if the path has no adapter
     base, _, own = name.rpartition(SEPARATOR)
     if not base:
         entries = {spec.name: catalog().get(spec.reference.lower()) for spec in models}

@@ -1,4 +1,4 @@
-"""Checks of the configured models before anything starts: at least one fits in memory."""
+"""Check of the configured models before anything starts: at least one must fit in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from antiphon.weights.catalog.resolve import resolve
 
 
 def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
-    """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: the cache grows with the budget.
+    """Raise `MemoryBudgetError` if none of the models can ever fit.
 
-    A model whose size is not known before it is downloaded may fit.
+    `kv_follows` means that the cache grows with the budget. A model whose size is unknown before its download may fit.
     """
     sizes = {reference: known_weight_bytes(reference) for reference in references}
     known = {reference: size for reference, size in sizes.items() if size is not None}
@@ -19,7 +19,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
         return
 
     def needed(size: int) -> int:
-        """Megabytes of a budget that weights of this size fit in, rounded up."""
+        """Return the smallest budget in megabytes for weights of this size, rounded up."""
         total = size + kv
         if kv_follows:
             total = min(size + DEFAULT_KV_BYTES, size * 4 // 3 + 4)
@@ -34,11 +34,11 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
 
 
 def known_weight_bytes(reference: str) -> int | None:
-    """Bytes of a model's weights, if the catalog or local files say so."""
+    """Return the bytes of a model's weights, or None if neither the catalog nor local files list them."""
     listed = listed_weight_bytes(reference)
     if listed is not None or reference.startswith("hub:"):
         return listed
     try:
         return weight_file_bytes(resolve(reference, offline=True))
     except (AntiphonError, OSError):
-        return None  # loading it reports why
+        return None  # loading the model reports the cause

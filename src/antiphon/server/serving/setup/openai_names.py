@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: The entry of `aliases` that stands for all of these names.
+#: Entry of `aliases` that stands for all of these names.
 OPENAI = "openai"
 SOUND_NAMES = {
     "tts-1": "synthesize",

@@ -13,7 +13,7 @@ FALSE = ("0", "false", "no", "off")
 
 
 class OptionKind(Enum):
-    """How a value is written: in the file as TOML's own type, in a variable as text."""
+    """Type of an option's value, written as TOML's own type in the file and as text in a variable."""
 
     TEXT = "text"
     WHOLE = "a whole number"
@@ -25,7 +25,7 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """`key` is `section.name`; the flag is `--name` and the variable `ANTIPHON_NAME`."""
+    """Option of a server. `key` is `section.name`; the flag is `--name` and the variable `ANTIPHON_NAME`."""
 
     key: str
     kind: OptionKind
@@ -34,9 +34,9 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    #: The flag, if it differs from the name. The flag of a list takes one item.
+    #: Flag, if it differs from the name. The flag of a list takes one item.
     flag: str | None = None
-    #: How the help shows a default that is not a plain value.
+    #: Default as the help shows it, if it is not a plain value.
     shown: str | None = None
     metavar: str | None = None
     #: Entries of a table that need no value.
@@ -59,7 +59,7 @@ class Option:
         return f"ANTIPHON_{self.name.upper()}"
 
     def from_text(self, text: str, origin: str) -> Any:
-        """The value of an environment variable: lists are separated by commas, tables are `name=value` pairs."""
+        """Parse an environment variable: lists are separated by commas, tables are `name=value` pairs."""
         match self.kind:
             case OptionKind.TEXT:
                 return self.check(text, origin)
@@ -74,7 +74,7 @@ class Option:
         return self.check(items if self.kind is OptionKind.LIST else self.pairs(items, origin), origin)
 
     def pairs(self, items: list[str], origin: str) -> dict[str, str]:
-        """`name=value` as a table."""
+        """Parse `name=value` items into a table."""
         table = {}
         for item in items:
             if item in self.presets:
@@ -87,7 +87,7 @@ class Option:
         return table
 
     def check(self, value: Any, origin: str) -> Any:
-        """The value, if it is valid; otherwise an error that names its origin."""
+        """Return the value if it is valid; otherwise raise an error that names its origin."""
         if value is None:
             return None
         accepted = {

@@ -34,7 +34,7 @@ def _table(key: str, help_: str, **more: Any) -> Option:
     return Option(key, OptionKind.TABLE, {}, help_, **more)
 
 
-#: The only option given by arguments instead of a flag.
+#: Only option that is given by arguments instead of a flag.
 MODELS = Option(
     "models.models",
     OptionKind.LIST,

@@ -1,7 +1,7 @@
 """The file that a server on a loopback address writes about itself, so that commands of the same user can manage it.
 
-It is `ANTIPHON_HOME/run/PORT-RANDOM.json` with the server's URL, process id and admin token. Only its owner can read
-it. The server holds a lock on it while it runs, so a file without a lock was left by a server that was killed.
+The file `ANTIPHON_HOME/run/PORT-RANDOM.json` has the server's URL, process id and admin token. Only its owner can read
+it. The server holds a lock on it while it runs, so an unlocked file was left by a server that was killed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAX_FILE_BYTES = 1 << 16
 
 
 class RunFileError(AntiphonError):
-    """The folder for run files cannot be used."""
+    """Failure to use the folder for run files."""
 
 
 @dataclass(frozen=True)
 class LocalServer:
-    """A server that runs on this machine. `admin_token` is None if it was started with an admin key file."""
+    """Server that runs on this machine. `admin_token` is None if it was started with an admin key file."""
 
     url: str
     pid: int
@@ -46,7 +46,7 @@ def new_admin_token() -> str:
 
 @contextmanager
 def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
-    """Write the server's file and remove it at the end. The file appears whole, locked, with mode 0600."""
+    """Write the server's file, complete, locked and with mode 0600, and remove it at the end."""
     import fcntl  # not on Windows, which no server runs on
 
     folder = _private_folder(home)
@@ -60,7 +60,7 @@ def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
         raise RunFileError(f"cannot write in {folder}: {error.strerror or error}") from error
     try:
         try:
-            os.fchmod(descriptor, FILE_MODE)  # whatever the umask is
+            os.fchmod(descriptor, FILE_MODE)  # regardless of the umask
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, json.dumps(content).encode())
             partial.rename(path)
@@ -75,7 +75,7 @@ def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
 
 
 def local_servers(home: Path | None = None) -> list[LocalServer]:
-    """The running servers of this user, sorted by URL. Files of servers that have ended are removed."""
+    """Return the running servers of this user, sorted by URL, and remove files of servers that have ended."""
     folder = _folder(home)
     try:
         paths = sorted(folder.glob("*.json"))
@@ -90,7 +90,7 @@ def _folder(home: Path | None) -> Path:
 
 
 def _private_folder(home: Path | None) -> Path:
-    """The folder, created if necessary, with access for this user only; rejected if it belongs to another user."""
+    """Return the folder, created if necessary, for this user only. Raise if it belongs to another user."""
     folder = _folder(home)
     try:
         if not make_private(folder):
@@ -101,7 +101,7 @@ def _private_folder(home: Path | None) -> Path:
 
 
 def _read(path: Path) -> LocalServer | None:
-    """The server that wrote the file, if it still runs and the file is this user's alone."""
+    """Return the server that wrote the file, or None if it has ended or others can access the file."""
     import fcntl
 
     try:
@@ -114,7 +114,7 @@ def _read(path: Path) -> LocalServer | None:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # its server holds it
+        except BlockingIOError:  # locked by its running server
             return _parsed(stream.read(MAX_FILE_BYTES))
         except OSError:
             return None

@@ -1,4 +1,4 @@
-"""The settings of a server from four sources, in this order: flag, environment variable, file, default."""
+"""Settings of a server from four sources, in this order: flag, environment variable, file, default."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from antiphon.server.serving.setup.options import BY_KEY, BY_NAME, OPTIONS, SECT
 @dataclass(frozen=True)
 class Setting:
     value: Any
-    #: Where the value comes from, for messages.
+    #: Source of the value, for messages.
     origin: str
 
 
 class ServerSettings:
-    """One value for every option. `settings["port"]` is the value; `origin("port")` is its source."""
+    """Values of all options. `settings["port"]` is the value of one; `origin("port")` is its source."""
 
     def __init__(self, found: Mapping[str, Setting]) -> None:
         self._found = dict(found)
@@ -37,7 +37,7 @@ class ServerSettings:
 
     @classmethod
     def gather(cls, flags: Mapping[str, Any], config_file: Path | None = None) -> ServerSettings:
-        """`flags` has None for what was not given; without a file `ANTIPHON_CONFIG` may name one."""
+        """Collect the settings. None in `flags` means not given; without a file, `ANTIPHON_CONFIG` may name one."""
         path = config_file or environment.config_file()
         in_file = {} if path is None else read_file(path)
         found = {}
@@ -57,7 +57,7 @@ class ServerSettings:
         return cls(found)
 
     def toml(self) -> str:
-        """A configuration file with these settings, and their origins as comments."""
+        """Return the settings as a configuration file, with their origins as comments."""
         lines = []
         for section in SECTIONS:
             lines.append(f"[{section}]")
@@ -74,7 +74,7 @@ class ServerSettings:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of a configuration file, by option name. An unknown key is an error that lists similar ones."""
+    """Read a configuration file into values by option name. An unknown key raises an error with similar keys."""
     try:
         with path.open("rb") as stream:
             tables = tomllib.load(stream)
@@ -97,7 +97,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def _unknown(path: Path, key: str, known: list[str]) -> InvalidRequestError:
-    """The hint names similar keys, also from other sections."""
+    """Build the error for an unknown key, with similar keys, also from other sections."""
     name = key.rpartition(".")[2]
     near = [BY_NAME[name].key] if name in BY_NAME else difflib.get_close_matches(key, known, n=3, cutoff=0.5)
     if not near:
@@ -107,7 +107,7 @@ def _unknown(path: Path, key: str, known: list[str]) -> InvalidRequestError:
 
 
 def toml_value(value: Any) -> str:
-    """TOML writes strings, numbers and lists as JSON does."""
+    """Format a value as TOML, which writes strings, numbers and lists as JSON does."""
     if isinstance(value, dict):
         inner = ", ".join(f"{json.dumps(name)} = {toml_value(item)}" for name, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"

@@ -1,4 +1,4 @@
-"""Messages to systemd (`sd_notify`): that the server listens, still responds, and is stopping."""
+"""Messages to systemd (`sd_notify`): the server listens, still responds, or is stopping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READY, ALIVE, STOPPING = "READY=1", "WATCHDOG=1", "STOPPING=1"
 
 
 def notify(message: str) -> None:
-    """Send a message, if systemd waits for some."""
+    """Send a message if systemd expects any."""
     address = environment.notify_socket()
     if address is None:
         return

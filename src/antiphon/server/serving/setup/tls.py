@@ -1,4 +1,4 @@
-"""The files of a TLS certificate."""
+"""Files of a TLS certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.errors import InvalidRequestError
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """A certificate with its chain, and its key, as PEM files."""
+    """Certificate with its chain, and its key, as PEM files."""
 
     certificate: Path
     key: Path

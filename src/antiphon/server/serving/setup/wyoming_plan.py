@@ -1,4 +1,4 @@
-"""`WyomingPlan`: where a server listens for Wyoming clients, and whether it is announced."""
+"""`WyomingPlan`: address at which a server listens for Wyoming clients, and whether it is announced."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class WyomingPlan:
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines can reach it."""
+        """Whether other machines can reach the address."""
         return not is_loopback(self.host)
 
     @classmethod
     def of(cls, settings: ServerSettings) -> WyomingPlan | None:
-        """None if the server does not speak Wyoming. Settings that need it, or that cannot be met, are errors."""
+        """Return the plan, or None if the server does not speak Wyoming. Raise if its settings conflict."""
         port, is_announced = settings["wyoming"], settings["wyoming_zeroconf"]
         if port is None:
             if is_announced:

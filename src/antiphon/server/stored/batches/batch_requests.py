@@ -1,4 +1,4 @@
-"""`BatchRequests`: the requests of batches, made to the server's own routes, tried again where that can help."""
+"""`BatchRequests`: the requests of batches, made to the server's own routes and retried where that can help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from antiphon.server.web.telemetry.logs import log
 
 P = ParamSpec("P")
 
-#: Tries of a request that fails for a reason other than load.
+#: Attempts at a request that fails for a reason other than load.
 MAX_TRIES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
@@ -36,13 +36,13 @@ class BatchRequests:
         self._client = serving.client
         self._longest = serving.config.limits.body_bytes
         self._lane = Lane(serving.requests, serving.config.limits.batch_concurrency)
-        #: Requests that failed with the engine are retried one at a time, to find one that kills the engine.
+        #: Held while a request is retried after a failure, so that one which kills the engine fails alone.
         self._alone = asyncio.Lock()
 
     async def run(
         self, record: BatchRecord, path: Path, journal: Journal, key: int | None, has_room: Callable[[], bool]
     ) -> bool:
-        """Run the requests that the journal does not have; False if `has_room` became false before the last one."""
+        """Run the requests that the journal lacks. Return False if `has_room` became false before the last one."""
         lines = self._pending(record, path, journal)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -60,7 +60,7 @@ class BatchRequests:
         return line is None
 
     async def reject_rest(self, record: BatchRecord, path: Path, journal: Journal, code: str, message: str) -> None:
-        """Write an error for each request that the journal does not have."""
+        """Write an error for each request that the journal lacks."""
         lines = self._pending(record, path, journal)
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             result = _result(line, None, {"code": code, "message": message})
@@ -77,7 +77,7 @@ class BatchRequests:
         await until_written(journal.append, result, answer.status >= 400)
 
     async def _answer(self, endpoint: str, body: bytes, caller: Caller) -> InternalAnswer:
-        """The answer; where the server is busy or not ready, as long as it takes."""
+        """Return the answer, retrying for as long as the server is busy or not ready."""
         pause, num_tries = FIRST_PAUSE, 0
         while True:
             while self._client.state is not EngineState.READY:
@@ -100,7 +100,7 @@ class BatchRequests:
 
 
 async def until_written(write: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call `write`, and again while the disk is full."""
+    """Call `write`, and retry for as long as the disk is full."""
     is_logged = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`BatchRun`: one batch on its way through its states. Each state is on the disk before it is acted on."""
+"""`BatchRun`: one batch on its way through its states. Each state is on the disk before the batch acts on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_ROOM = ("storage_quota_exceeded", "This request was not executed: the stored 
 
 @dataclass(frozen=True)
 class BatchParts:
-    """What all batches of a server share. `validating` lets one input file be checked at a time."""
+    """Objects that all batches of a server share. With `validating`, one input file is checked at a time."""
 
     files: FileStore
     store: BatchStore
@@ -37,7 +37,7 @@ class BatchParts:
 
 
 class BatchRun:
-    """`turn` is held while requests run, so that batches of one key run one after another."""
+    """Execution of one batch. It holds `turn` while its requests run, so batches of one key run one after another."""
 
     def __init__(self, record: BatchRecord, parts: BatchParts, turn: asyncio.Lock) -> None:
         self.record = record
@@ -49,9 +49,9 @@ class BatchRun:
             self._stop.set()
 
     async def cancel(self) -> BatchRecord:
-        """Stop, and return the record of this moment; results so far are kept.
+        """Stop the batch, and return its record as of now. Results so far are kept.
 
-        A batch that is being finalized is completed.
+        A batch that is being finalized still completes.
         """
         if self.record.status not in ("validating", "in_progress"):
             return self.shown()
@@ -62,14 +62,14 @@ class BatchRun:
         return shown
 
     def shown(self) -> BatchRecord:
-        """The record with the counts of this moment."""
+        """Return the record with the current counts."""
         if self._journal is None:
             return self.record
         counts = self._journal.counts.model_copy(update={"total": self.record.counts.total})
         return self.record.model_copy(update={"counts": counts})
 
     async def run(self) -> None:
-        """Until the batch has ended. Cancelled, it leaves a state on the disk from which another run goes on."""
+        """Run the batch to its end. If cancelled, it leaves a state on the disk from which another run continues."""
         record, parts = self.record, self._parts
         if record.status in ("validating", "in_progress") and not parts.files.has(record.input_file_id):
             await self.fail(BatchFault(code="file_not_found", message="the input file is missing or damaged"))
@@ -114,7 +114,7 @@ class BatchRun:
         await self._save()
 
     async def _execute(self, journal: Journal) -> None:
-        """Run what has not been run, until all is done, the batch is cancelled, or its time or room is over."""
+        """Run the remaining requests until all are done, the batch is cancelled, or its time or room is used up."""
         record, parts = self.record, self._parts
         path = parts.files.path(record.input_file_id)
         work = asyncio.create_task(self._work(path, journal))
@@ -155,7 +155,7 @@ class BatchRun:
             return await parts.requests.run(record, path, journal, key, has_room)
 
     async def _finalize(self) -> None:
-        """Make files of the results. Their ids are known already, so repeating this after a crash changes nothing."""
+        """Turn the results into files. Their ids are recorded before, so repeating this after a crash changes nothing."""
         record, files = self.record, self._parts.files
         base = self._parts.store.folder.batches / record.id
         results = ((record.output_file_id, OUTPUT), (record.error_file_id, ERROR))
@@ -176,8 +176,8 @@ class BatchRun:
         def copy() -> int:
             target.unlink(missing_ok=True)
             try:
-                os.link(source, target)  # the same bytes under a second name
-            except OSError:  # the file system has no links
+                os.link(source, target)
+            except OSError:  # the file system has no hard links
                 with open(source, "rb") as stream, written(target) as copied:
                     shutil.copyfileobj(stream, copied)
             return target.stat().st_size

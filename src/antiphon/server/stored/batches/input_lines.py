@@ -1,4 +1,4 @@
-"""The input file of a batch: one request per line. Checked as a whole, then read line by line."""
+"""The input file of a batch, one request per line: checked as a whole, then read line by line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InputLine:
 
 @dataclass
 class Checked:
-    """What validation found. `model` is the one that all requests name, if there is just one."""
+    """Result of validation. `model` is the model of all requests, or None if they name several or none."""
 
     num_requests: int = 0
     model: str | None = None
@@ -41,7 +41,7 @@ class LineFaultError(ValueError):
 
 
 def check_input(path: Path, endpoint: str, max_requests: int, max_line: int) -> Checked:
-    """Check every line; the first `MAX_FAULTS` faults are reported with their lines. Blocks: call it in a thread."""
+    """Check every line, and report the first `MAX_FAULTS` faults with their lines. Blocks: call it in a thread."""
     checked = Checked()
     models: set[str] = set()
     seen: set[str] = set()
@@ -72,13 +72,13 @@ def check_input(path: Path, endpoint: str, max_requests: int, max_line: int) -> 
 
 
 def read_input(path: Path, endpoint: str, max_line: int) -> Iterator[InputLine]:
-    """The requests of a file that `check_input` has found no fault in."""
+    """Yield the requests of a file in which `check_input` found no fault."""
     for number, data in _lines(path, max_line):
         yield _parsed(number, data, endpoint, max_line)
 
 
 def _lines(path: Path, max_line: int) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, without empty ones. Of a line that is too long, only the beginning."""
+    """Yield the numbers and contents of lines that are not empty. A line that is too long is cut off."""
     with open(path, "rb") as stream:
         number = 0
         while data := stream.readline(max_line + 2):

@@ -1,4 +1,4 @@
-"""`Journal`: the results of a batch so far, on disk, one line each. What was written is never written again."""
+"""`Journal`: the results of a batch so far, on disk, one line each. No result is written twice."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from antiphon.server.stored.batches.record import Counts
 from antiphon.server.stored.files.state_folder import FILE_MODE
 
 OUTPUT, ERROR = ".output", ".error"
-#: Code and message of requests that were not run in time.
+#: Code and message for requests that did not run in time.
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 
 
 class Journal:
-    """Two files: results of requests that succeeded, and of those that failed. They become the batch's files.
+    """Two files that become the batch's files: results of successful requests, and of failed ones.
 
-    A line counts as written once the disk has it. A line that a crash cut short is removed when the journal is opened.
+    A line counts as written once the disk has it. Opening the journal removes a line that a crash cut short.
     """
 
     def __init__(self, folder: Path, batch_id: str) -> None:
@@ -39,7 +39,7 @@ class Journal:
         return sum(self._sizes.values())
 
     def _read(self, path: Path) -> int:
-        """Take in the lines of a file, cut off what is not a whole line, and return its size."""
+        """Record the lines of a file, truncate it after the last complete line, and return its size in bytes."""
         size = 0
         if not path.exists():
             return size
@@ -68,14 +68,14 @@ class Journal:
             self.num_expired += (line.get("error") or {}).get("code") == EXPIRED[0]
 
     async def append(self, line: dict[str, Any], has_failed: bool) -> None:
-        """Write a line; `OSError` if the disk does not take it. Cancelling the caller does not stop the writing."""
+        """Write a line. Raise `OSError` if the disk fails. Cancelling the caller does not stop the write."""
         task = asyncio.create_task(self._append(line, self.error if has_failed else self.output))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         await asyncio.shield(task)
 
     async def settle(self) -> None:
-        """Wait for lines that are being written."""
+        """Wait for writes in flight."""
         await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def _append(self, line: dict[str, Any], path: Path) -> None:
@@ -87,7 +87,7 @@ class Journal:
 
 
 def append_to(path: Path, data: bytes, size: int) -> None:
-    """Write at the end of a file of that size. After an error, the file has its old size, if that is possible."""
+    """Write at the end of a file of this size. After an error, restore the size if possible."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         try:
@@ -104,7 +104,7 @@ def append_to(path: Path, data: bytes, size: int) -> None:
 
 
 def _tokens(line: dict[str, Any]) -> dict[str, int]:
-    """The usage of an answer, by the names of any route."""
+    """Return the token counts of an answer, read by any route's field names."""
     usage = (line["response"]["body"] or {}).get("usage") or {}
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
     thought = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}

@@ -1,4 +1,4 @@
-"""`Lane`: how many requests of batches run at once."""
+"""`Lane`: limit of batch requests that run at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.server.web.middleware.active_requests import ActiveRequests
 class Lane:
     """At most `size` requests of all batches together, and only one while requests of clients are in flight.
 
-    Batches that wait get their turns in order.
+    Batches wait in order of arrival.
     """
 
     def __init__(self, requests: ActiveRequests, size: int) -> None:

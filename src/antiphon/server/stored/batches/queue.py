@@ -1,4 +1,4 @@
-"""`BatchQueue`: the batches that have not ended, which go on after a restart."""
+"""`BatchQueue`: batches that have not ended, which continue after a restart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWEEP_SECONDS = 600.0
 
 
 class BatchQueue:
-    """Batches of one key run one after another, those of different keys side by side, all of them in one `Lane`."""
+    """Queue of batches: one after another for one key, side by side for different keys, all in one `Lane`."""
 
     def __init__(self, app: ASGIApp, serving: Serving, files: FileStore, store: BatchStore) -> None:
         self.store = store
@@ -34,14 +34,14 @@ class BatchQueue:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Go on with the batches that have not ended, and delete files when they expire."""
+        """Continue the batches that have not ended, and delete files when they expire."""
         for record in self.store.unfinished():
             log("batch resumed", batch=record.id, status=record.status)
             self._begin(record)
         self._spawn(self._sweep())
 
     async def close(self) -> None:
-        """Stop. Batches that have not ended go on at the next start."""
+        """Stop. Batches that have not ended continue at the next start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -55,7 +55,7 @@ class BatchQueue:
             self._parts.files.let_go(record.input_file_id)
 
     async def cancel(self, record: BatchRecord) -> BatchRecord:
-        """The record as it is once the batch is being cancelled."""
+        """Cancel the batch, and return its record as of now."""
         run = self._runs.get(record.id)
         return record if run is None else await run.cancel()
 
@@ -91,7 +91,7 @@ class BatchQueue:
 
 
 def queue_of(request: Request) -> BatchQueue:
-    """The queue; 503 if this server stores no files."""
+    """Return the application's queue. Raise 503 if this server stores no files."""
     files_of(request)
     queue: BatchQueue = request.app.state.batches
     return queue

@@ -1,4 +1,4 @@
-"""`BatchRecord`: the state of a batch, as it is written to the disk at each change."""
+"""`BatchRecord`: the state of a batch, written to the disk at each change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.server.stored.files.record import FileId
 BatchId = Annotated[str, Field(pattern=r"^batch_[0-9a-f]{32}$")]
 Status = Literal["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"]
 Endpoint = Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"]
-#: The endpoint of Anthropic's message batches.
+#: Endpoint of Anthropic's message batches.
 MESSAGES: Literal["/v1/messages"] = "/v1/messages"
 ENDED = ("completed", "failed", "expired", "cancelled")
 WINDOW_SECONDS = 24 * 3600
@@ -22,7 +22,7 @@ HIDDEN = {"owner", "output_seconds", "ending", "counts", "num_expired", "usage",
 
 
 class BatchFault(BaseModel):
-    """Why a batch was rejected; `line` counts from 1."""
+    """Reason why a batch was rejected; `line` counts from 1."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,7 +41,7 @@ class Counts(BaseModel):
 
 
 class BatchRecord(BaseModel):
-    """`owner` is the name of the API key that the batch belongs to. `ending` is the status after `finalizing`."""
+    """State of a batch. `owner` is the name of the API key that owns it; `ending` is the status after `finalizing`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,7 +65,7 @@ class BatchRecord(BaseModel):
     errors: list[BatchFault] = []
     model: str | None = None
     counts: Counts = Counts()
-    #: Failed requests that were not run before the batch expired.
+    #: Number of failed requests that were not run before the batch expired.
     num_expired: int = 0
     usage: dict[str, int] | None = None
     output_file_id: FileId | None = None
@@ -81,13 +81,13 @@ class BatchRecord(BaseModel):
         return self.status in ENDED
 
     def enter(self, status: Status) -> None:
-        """Change the status, and record when."""
+        """Change the status, and record the time."""
         self.status = status
         if status != "validating":
             setattr(self, f"{status}_at", int(time.time()))
 
     def body(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Return the batch as the API shows it."""
         shown = self.model_dump(exclude=HIDDEN)
         is_written = self.has_ended
         if self.status == "finalizing" and self.ending == "cancelled":

@@ -13,12 +13,12 @@ from antiphon.server.stored.files.state_folder import StateFolder, read_records
 from antiphon.server.stored.files.store import quota_error, storage_error
 from antiphon.server.web.http.errors import ApiError
 
-#: Of one key. The oldest that have ended are removed first.
+#: Maximum batches per key. The oldest ended batches are removed first.
 MAX_BATCHES = 1000
 
 
 class BatchStore:
-    """For one event loop; reading and writing is done in threads."""
+    """Records of batches, for one event loop. Reading and writing run in threads."""
 
     def __init__(self, folder: StateFolder) -> None:
         self.folder = folder
@@ -26,33 +26,33 @@ class BatchStore:
         self._saving = asyncio.Lock()
 
     def load(self) -> None:
-        """Read all records. A damaged one is logged and left on the disk; the others are used."""
+        """Read all records. A damaged record is logged, left on the disk and skipped."""
         read = partial(self.folder.read, kind=BatchRecord)
         paths = self.folder.batches.glob("batch_*.json")
         self._records = read_records(paths, read, "the record of a batch is damaged")
 
     def unfinished(self) -> list[BatchRecord]:
-        """In the order of their creation."""
+        """Return the batches that have not ended, in order of creation."""
         return [record for record in self._records.values() if not record.has_ended]
 
     def find(self, batch_id: str, owner: str, endpoint: str | None = None) -> BatchRecord:
-        """The batch of that owner; `endpoint` as in `of_owner`."""
+        """Return the owner's batch, or raise 404; `endpoint` as in `of_owner`."""
         record = self._records.get(batch_id)
         if record is None or record.owner != owner or not _fits(record, endpoint):
             raise ApiError(404, f"there is no batch {batch_id[:100]!r}", code="batch_not_found")
         return record
 
     def of_owner(self, owner: str, endpoint: str | None = None) -> list[BatchRecord]:
-        """In the order of their creation: those of an endpoint, by default of all but message batches."""
+        """Return an owner's batches in order of creation: those of an endpoint, by default all but message batches."""
         return [record for record in self._all_of(owner) if _fits(record, endpoint)]
 
     def _all_of(self, owner: str) -> list[BatchRecord]:
         return [record for record in self._records.values() if record.owner == owner]
 
     async def add(self, record: BatchRecord) -> None:
-        """Keep a new batch. Raises if the key has too many that have not ended, or the disk does not take it."""
+        """Store a new batch. Raise if the key has too many unfinished batches, or the disk fails."""
         await self._make_room(record.owner)
-        self._records[record.id] = record  # before the first await, so that the quota counts it
+        self._records[record.id] = record  # before the first await: otherwise concurrent calls exceed the quota
         try:
             await self.save(record)
         except OSError as error:
@@ -60,11 +60,10 @@ class BatchStore:
             raise storage_error(error) from error
 
     async def save(self, record: BatchRecord) -> None:
-        async with self._saving:  # so that the last state is written last
+        async with self._saving:  # otherwise an older state could be written last
             await asyncio.to_thread(self.folder.save, self._path(record), record.model_copy(deep=True))
 
     async def remove(self, record: BatchRecord) -> None:
-        """Forget a batch that has ended."""
         self._records.pop(record.id, None)
         await asyncio.to_thread(self._delete, record)
 

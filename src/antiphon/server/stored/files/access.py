@@ -1,4 +1,4 @@
-"""Which store and which owner a request has."""
+"""The store and the owner of a request's files and batches."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from antiphon.server.web.access.keys import KeyRing
 from antiphon.server.web.http.context import context_of
 from antiphon.server.web.http.errors import unavailable
 
-#: The owner of what is stored by a server without keys.
+#: Owner of files and batches on a server without keys.
 ANYONE = "anyone"
 
 
 def owner_name(keys: KeyRing | None, key: int | None) -> str:
-    """The name by which files and batches on disk belong to a key, the same after a restart."""
+    """Return the name that owns a key's files and batches on disk. It stays the same after a restart."""
     return ANYONE if keys is None or key is None else keys.owner(key)
 
 
@@ -24,7 +24,7 @@ def owner_of(request: Request) -> str:
 
 
 def files_of(request: Request) -> FileStore:
-    """The store; 503 if this server has none, with the cause."""
+    """Return the store of files. If the server has none, raise 503 with the cause."""
     files: FileStore | None = request.app.state.files
     if files is None:
         raise unavailable(request.app.state.files_failure, "files_unavailable", 30)

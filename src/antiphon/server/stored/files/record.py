@@ -1,4 +1,4 @@
-"""`FileRecord`: what is known of a stored file, as it is written to the disk."""
+"""`FileRecord`: metadata of a stored file, as written to the disk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 FileId = Annotated[str, Field(pattern=r"^file-[0-9a-f]{32}$")]
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals", "batch_output"]
-#: Input and output files of batches are deleted after 30 days unless the request says otherwise.
+#: Seconds until input and output files of batches are deleted, unless the request says otherwise.
 BATCH_FILE_SECONDS = 30 * 24 * 3600
 
 
 class FileRecord(BaseModel):
-    """`owner` is the name of the API key that the file belongs to; with another key it is not found."""
+    """Metadata of a file. `owner` is the name of the API key that owns it; the file is not found with another key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +31,7 @@ class FileRecord(BaseModel):
         return self.expires_at is not None and self.expires_at <= (time.time() if now is None else now)
 
     def body(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Return the file as the API shows it."""
         shown = self.model_dump(exclude={"owner"})
         return {**shown, "object": "file", "status": "processed", "status_details": None}
 

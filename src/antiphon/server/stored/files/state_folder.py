@@ -1,4 +1,4 @@
-"""`StateFolder`: the folder of a server's files and batches. Records in it are written whole or not at all."""
+"""`StateFolder`: the folder of a server's files and batches. Its records are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from antiphon.server.web.telemetry.logs import log
 FILE_MODE = 0o600
 PARTIAL = ".partial"
 COPY_BYTES = 1 << 20
-#: Records are small; a larger file is not one.
+#: Maximum bytes of a record. Records are small: a larger file is something else.
 MAX_RECORD_BYTES = 1 << 22
 
 Record = TypeVar("Record", bound=BaseModel)
 
 
 class StoredRecord(Protocol):
-    """What a record that is listed has."""
+    """Fields that `read_records` needs."""
 
     @property
     def id(self) -> str: ...
@@ -39,13 +39,13 @@ Stored = TypeVar("Stored", bound=StoredRecord)
 
 
 class StateFolderError(AntiphonError):
-    """The folder cannot be used, or another server uses it."""
+    """Failure to use the folder, or another server uses it."""
 
 
 class StateFolder:
-    """Open for one server at a time: a lock is held until `close`, and is free when the process ends.
+    """Folder of one server, locked until `close` or the end of the process, and private to its user.
 
-    The folder is readable for its user alone. Methods block; call them in a thread.
+    Methods block; call them in a thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,12 +72,12 @@ class StateFolder:
         self._lock.release()
 
     def save(self, path: Path, record: BaseModel) -> None:
-        """Write the record, replacing an earlier one. After an error the earlier one is still there."""
+        """Write a record, replacing an earlier one. After an error, the earlier record is intact."""
         with written(path) as stream:
             stream.write(record.model_dump_json().encode())
 
     def read(self, path: Path, kind: type[Record]) -> Record:
-        """The record in a file; `ValueError` if it is damaged."""
+        """Return the record in a file. Raise `ValueError` if it is damaged."""
         with open(path, "rb") as stream:
             data = stream.read(MAX_RECORD_BYTES + 1)
         try:
@@ -91,9 +91,9 @@ class StateFolder:
 def read_records(
     paths: Iterable[Path], read: Callable[[Path], Stored], damaged: str, check: Callable[[Stored], None] | None = None
 ) -> dict[str, Stored]:
-    """The records in files that are named after their ids, by id, in the order of their creation.
+    """Read files named after their records' ids. Return the records by id, in order of creation.
 
-    One that `read` or `check` rejects with `ValueError` or `OSError` is logged with the text `damaged` and left out.
+    If `read` or `check` raises `ValueError` or `OSError`, log the message `damaged` and skip the record.
     """
     found: list[Stored] = []
     for path in paths:
@@ -112,7 +112,7 @@ def read_records(
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A stream whose content is at `path`, on the disk, once the block has ended without an error."""
+    """Yield a stream whose content replaces `path`, synced to the disk, once the block ends without an error."""
     partial = path.with_name(path.name + PARTIAL)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -127,13 +127,12 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 
 def flush(stream: IO[bytes]) -> None:
-    """Have the disk hold all that was written."""
     stream.flush()
     os.fsync(stream.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the disk hold the folder's names."""
+    """Have the disk hold the folder's file names."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

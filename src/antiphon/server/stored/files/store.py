@@ -1,4 +1,4 @@
-"""`FileStore`: files that clients uploaded or batches wrote, on disk, each owned by an API key."""
+"""`FileStore`: files on disk that clients uploaded or batches wrote, each owned by an API key."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from antiphon.server.stored.files.state_folder import COPY_BYTES, StateFolder, r
 from antiphon.server.web.http.errors import SERVER, ApiError
 from antiphon.server.web.telemetry.logs import log
 
-#: Errors of a disk without room.
+#: Error numbers of a full disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FileStore:
-    """A record and a data file for each id. The records are held in memory; reading and writing is done in threads.
+    """Files with their records. Records are held in memory; reading and writing run in threads.
 
-    For one event loop. File names are made of ids alone, which the server makes.
+    For one event loop. File names consist of ids that the server makes, never of text from clients.
     """
 
     def __init__(self, folder: StateFolder, limits: Limits) -> None:
@@ -39,11 +39,12 @@ class FileStore:
         self._held: Counter[str] = Counter()
 
     def load(self) -> None:
-        """Read all records. A damaged one is logged and left on the disk; the others are used."""
+        """Read all records. A damaged record is logged, left on the disk and skipped."""
         paths = self.folder.files.glob("file-*.json")
         read = partial(self.folder.read, kind=FileRecord)
         self._records = read_records(paths, read, "a stored file is damaged", self._check_size)
-        for data in self.folder.files.glob("file-*.data"):  # of an upload that was killed before its record was written
+        # left by an upload that was killed before its record was written
+        for data in self.folder.files.glob("file-*.data"):
             if not data.with_suffix(".json").exists():
                 data.unlink(missing_ok=True)
 
@@ -58,7 +59,7 @@ class FileStore:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def find(self, file_id: str, owner: str, param: str | None = None) -> FileRecord:
-        """The record. A file that was deleted, has expired or belongs to another key is not found."""
+        """Return the record. Raise 404 if the file was deleted, has expired or belongs to another key."""
         record = self._records.get(file_id)
         if record is None or record.owner != owner or record.has_expired():
             message = f"there is no file {file_id[:100]!r}"
@@ -69,20 +70,20 @@ class FileStore:
         return file_id in self._records
 
     def of_owner(self, owner: str, purpose: str | None = None) -> list[FileRecord]:
-        """In the order of their creation."""
+        """Return an owner's files in order of creation."""
         now = time.time()
         found = [record for record in self._records.values() if record.owner == owner and not record.has_expired(now)]
         return [record for record in found if purpose in (None, record.purpose)]
 
     def room(self, owner: str) -> int:
-        """Bytes that a key may still store, without those that are being uploaded."""
+        """Return the bytes that a key may still store, after reserving for its uploads in flight."""
         used = sum(record.bytes for record in self._records.values() if record.owner == owner)
         return self._limits.files_bytes - used - self._reserved[owner]
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def reserve(self, owner: str, declared: int | None) -> int:
-        """Reserve room for an upload, and return its limit in bytes. `release` gives the reservation back."""
+        """Reserve room for an upload, and return its limit in bytes. `release` returns the reservation."""
         num = self._uploading[owner] + sum(record.owner == owner for record in self._records.values())
         if num >= self._limits.files:
             message = f"this key has {counted(num, 'file')}; at most {self._limits.files:,} are allowed: delete some"
@@ -106,7 +107,7 @@ class FileStore:
     async def add(
         self, owner: str, stream: IO[bytes], filename: str, purpose: str, expires_after: int | None
     ) -> FileRecord:
-        """Copy a stream into a new file. Either the file is there, or an error is raised and nothing is left of it."""
+        """Copy a stream into a new file. After an error, nothing is left of it."""
         now = int(time.time())
         values = {"id": new_file_id(), "owner": owner, "filename": filename, "purpose": purpose, "created_at": now}
         expires = None if expires_after is None else now + expires_after
@@ -131,12 +132,12 @@ class FileStore:
         return record
 
     async def register(self, record: FileRecord) -> None:
-        """Add a file whose data is in its place already."""
+        """Add a file whose data is already at its path."""
         await asyncio.to_thread(self.folder.save, self.path(record.id).with_suffix(".json"), record)
         self._records[record.id] = record
 
     def hold(self, file_id: str) -> None:
-        """Forbid that the file is deleted or expires, until `let_go`."""
+        """Prevent the file from being deleted or expiring until `let_go`."""
         self._held[file_id] += 1
 
     def let_go(self, file_id: str) -> None:
@@ -159,7 +160,7 @@ class FileStore:
     def _delete(self, records: Iterable[FileRecord]) -> None:
         for record in records:
             data = self.path(record.id)
-            for path in (data.with_suffix(".json"), data):  # data without a record is removed at the next start
+            for path in (data.with_suffix(".json"), data):  # otherwise a crash in between leaves a record without data
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
@@ -171,7 +172,7 @@ def quota_error(message: str) -> ApiError:
 
 
 def storage_error(error: OSError) -> ApiError:
-    """The disk is full, or cannot be written."""
+    """Log a failed write, and return 507 if the disk is full, otherwise 500."""
     cause = error.strerror or type(error).__name__
     log("cannot write files", logging.ERROR, cause=cause)
     if error.errno in FULL:
