@@ -1,4 +1,4 @@
-"""docs/cli.md from the command line's own help: `python tests/support/cli_docs.py` rewrites it."""
+"""Generate docs/cli.md from the command line's help: run `python tests/support/cli_docs.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ range; 130 after Ctrl-C; 141 if the reader of standard output has gone (`antipho
 
 
 def help_text(*arguments: str) -> str:
-    """What `antiphon ARGUMENTS --help` prints on a terminal of at least 80 columns."""
+    """Return the output of `antiphon ARGUMENTS --help` on a 100-column terminal."""
     output = io.StringIO()
     with patch.dict(os.environ, {"COLUMNS": "100"}), contextlib.redirect_stdout(output):
         app([*arguments, "--help"], prog_name="antiphon", standalone_mode=False)

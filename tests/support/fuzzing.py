@@ -1,4 +1,4 @@
-"""Fuzzing of parsers: damaged copies of good files, and the promise that each ends in a result or an error of ours."""
+"""Fuzz parsers with damaged copies of valid files: each copy must give a result or an `AntiphonError`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from antiphon.errors import AntiphonError
 from support.programs.server_process import resident_bytes
 
 SEEDS = Path(__file__).parent.parent / "fuzz" / "seeds"
-#: Examples of one target: in the fast suite, and in a soak.
+#: Examples per target in the fast suite and in a soak.
 NUM_EXAMPLES, NUM_SOAK_EXAMPLES = 120, 10_000
-#: Processor time that one input of a few kilobytes may take.
+#: Maximum processor seconds for an input of a few kilobytes.
 MOST_SECONDS = 2.0
-#: Memory that one input of a few kilobytes may leave behind.
+#: Maximum growth of resident memory, in bytes, after an input of a few kilobytes.
 MOST_BYTES = 64 << 20
 
 INTERESTING = (0, 1, 7, 8, 31, 32, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**16, 2**24, 2**31 - 1, 2**31, 2**32 - 1,
@@ -29,7 +29,7 @@ FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def seeds(target: str) -> list[bytes]:
-    """The files under `seeds/TARGET`: good ones, and those that once did harm."""
+    """Return the files under `seeds/TARGET`: valid files, and inputs that once triggered a bug."""
     found = [path.read_bytes() for path in sorted((SEEDS / target).iterdir())]
     assert found, f"there are no seeds for {target}"
     return found
@@ -37,7 +37,7 @@ def seeds(target: str) -> list[bytes]:
 
 @st.composite
 def _change(draw: st.DrawFn, start: int, stop: int) -> Callable[[bytearray], None]:
-    """One change between two places of a file."""
+    """Generate an edit at a random offset between `start` and `stop`."""
     places = st.integers(start, max(start, stop - 1))
     at = draw(places)
     kind = draw(st.sampled_from(("number", "byte", "bit", "insert", "delete", "copy", "cut")))
@@ -70,7 +70,7 @@ def _overwrite(at: int, new: bytes) -> Callable[[bytearray], None]:
 
 @st.composite
 def damaged(draw: st.DrawFn, originals: Sequence[bytes], most_changes: int = 4) -> bytes:
-    """A seed with up to that many changes, mostly near its beginning or its end, where headers and indices are."""
+    """Generate a copy of a seed with up to `most_changes` edits, mostly near its start or end, where headers are."""
     original = draw(st.sampled_from(list(originals)))
     data = bytearray(original)
     length = min(len(original), draw(st.sampled_from((64, 512, len(original)))))
@@ -82,7 +82,7 @@ def damaged(draw: st.DrawFn, originals: Sequence[bytes], most_changes: int = 4) 
 
 @st.composite
 def damaged_text(draw: st.DrawFn, originals: Sequence[str], words: Sequence[str]) -> str:
-    """A seed with pieces removed, repeated, and replaced by words of the language."""
+    """Generate a copy of a seed with random spans removed, repeated, or replaced by words of the language."""
     text = draw(st.sampled_from(list(originals)))
     for _ in range(draw(st.integers(0, 5))):
         at = draw(st.integers(0, len(text)))
@@ -94,7 +94,7 @@ def damaged_text(draw: st.DrawFn, originals: Sequence[str], words: Sequence[str]
 
 
 def fuzz(parse: Callable[[Any], object], inputs: st.SearchStrategy[Any], soak: bool, share: float = 1.0) -> None:
-    """Parse many inputs. Each gives a result or an `AntiphonError`, soon, and leaves little memory behind."""
+    """Parse many inputs; fail unless each gives a result or an `AntiphonError` within the time and memory limits."""
     count = max(10, int((NUM_SOAK_EXAMPLES if soak else NUM_EXAMPLES) * share))
 
     @settings(

@@ -1,7 +1,7 @@
-"""One TLS context for all HTTP clients of a test process, and one timeout.
+"""Share a TLS context and a timeout between all HTTP clients of a test process.
 
-`httpx` and `httpx2` read every certificate of the machine for each new client, also for a plain `httpx.get` over HTTP.
-That takes 25 to 50 ms of CPU, and the tests make thousands of clients.
+`httpx` and `httpx2` read every certificate of the machine for each new client, even for a plain `httpx.get` over HTTP.
+That takes 25 to 50 ms of CPU, and the tests create thousands of clients.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from support.waiting import PATIENCE_SECONDS
 
 
 def share_tls_context() -> None:
-    """Have clients with the default settings share a context."""
+    """Make clients with the default TLS settings share a context."""
     for package in ("httpx", "httpx2"):
         transports: Any = importlib.import_module(f"{package}._transports.default")
         transports.create_ssl_context = _shared(transports.create_ssl_context)
 
 
 def wait_patiently() -> None:
-    """Have clients with the default settings wait for an answer as long as tests wait for a state, not five seconds."""
+    """Make clients with the default timeout wait for an answer as long as tests wait for a state, not five seconds."""
     for package in ("httpx", "httpx2"):
         timeout: Any = importlib.import_module(f"{package}._config").DEFAULT_TIMEOUT_CONFIG
         timeout.connect = timeout.read = timeout.write = timeout.pool = PATIENCE_SECONDS

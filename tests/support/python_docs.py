@@ -1,4 +1,4 @@
-"""docs/python-api.md from signatures and docstrings: `python tests/support/python_docs.py` rewrites it."""
+"""Generate docs/python-api.md from signatures and docstrings: run `python tests/support/python_docs.py`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     ),
     "Speech": (SpeechOptions, Synthesis, AsyncSynthesis, SpeechChunk, TimedWord, SpeechStats),
 }  # fmt: skip
-#: Public in Python's sense, but called by the engine itself.
+#: Public names that only the engine itself calls: omitted from the reference.
 INTERNAL = {
     "AsyncReader.accepted", "AsyncReader.fail", "AsyncReader.put", "AsyncLiveSession.put", "AsyncStream.output",
     "AsyncSynthesis.append", "AsyncSynthesis.end_text", "AsyncSynthesis.feed", "AsyncSynthesis.put",
@@ -62,7 +62,7 @@ INTERNAL = {
     "GrammarSpec.kind", "GrammarSpec.schema_text", "LiveSession.put", "SamplingParams.edits_logits",
     "SamplingParams.has_penalties", "Stream.output",
 }  # fmt: skip
-#: Made by an engine, so how they are constructed is not part of the interface.
+#: Classes created by an engine: their constructors are omitted from the reference.
 NOT_CONSTRUCTED = {
     Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession, AsyncHearing,
 }  # fmt: skip
@@ -99,7 +99,7 @@ def _class(one: type) -> str:
 
 
 def _members(one: type) -> list[tuple[str, Any]]:
-    """Public methods and properties with the classes they come from, those of the class itself first."""
+    """Return public methods and properties by name, the class's own first, then inherited ones."""
     found: dict[str, Any] = {}
     for base in one.__mro__:
         if base.__module__.startswith("antiphon."):
@@ -136,11 +136,11 @@ def _value(value: Any) -> str:
 
 
 def _block(name: str, signature: inspect.Signature) -> str:
-    """A signature as code, on one line or with a line for each parameter."""
+    """Format a signature as a code block, on one line if it fits, else with a line per parameter."""
     parameters: list[str] = []
     has_star = False
     for parameter in signature.parameters.values():
-        if parameter.name in ("self", "after_step"):  # the latter is the asynchronous engine's own
+        if parameter.name in ("self", "after_step"):  # after_step is for the asynchronous engine's own use
             continue
         if parameter.kind is parameter.VAR_POSITIONAL:
             has_star = True
@@ -163,7 +163,7 @@ def _docstring(one: Any) -> str:
 
 
 def missing_docstrings() -> list[str]:
-    """Public methods and classes of the reference without a docstring."""
+    """Return the names of public classes and methods in the reference that have no docstring."""
     missing = []
     for one in (one for classes in SECTIONS.values() for one in classes):
         if not (one.__doc__ or "").strip() or (one.__doc__ or "").startswith(f"{one.__name__}("):

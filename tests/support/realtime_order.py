@@ -1,9 +1,9 @@
-"""The order of events in OpenAI's Realtime API, written from its documentation; and their fields, by its package.
+"""Check the order of events in OpenAI's Realtime API against its documentation, and their fields against its package.
 
-A spoken turn: `speech_started`, `speech_stopped`, `committed`, the item `added` and `done`; its transcript at any time
-after the speech began, `completed` after the commit. A response: `created`; for each output `output_item.added`, the
-item's `conversation.item.added` (unless the response is outside of the conversation), `content_part.added`, deltas, the
-chain of `done` events, `conversation.item.done`, `output_item.done`; at last `response.done`, and after it
+A spoken turn: `speech_started`, `speech_stopped`, `committed`, the item `added` and `done`; transcript deltas at any
+time after the speech began, `completed` after the commit. A response: `created`; for each output `output_item.added`,
+the item's `conversation.item.added` (unless the response is outside the conversation), `content_part.added`, deltas,
+the chain of `done` events, `conversation.item.done`, `output_item.done`; finally `response.done`, and then
 `rate_limits.updated`.
 """
 
@@ -17,7 +17,7 @@ from openai.types.realtime.realtime_server_event import RealtimeServerEvent
 from pydantic import BaseModel
 
 Event = dict[str, Any]
-#: Sent by the service too, though its package does not name them there.
+#: Session fields that the service sends although its package's types lack them.
 SESSION_EXTRAS = {"id", "object", "expires_at", "temperature"}
 ITEM = "conversation.item."
 TRANSCRIPTION = ITEM + "input_audio_transcription."
@@ -32,7 +32,7 @@ MODELS = _models()
 
 
 def check_fields(event: Event) -> None:
-    """Raise unless the package's own type of the event takes it, with no field that the type does not have."""
+    """Raise unless the package's type for the event accepts it and declares each of its fields."""
     kind = event.get("type")
     assert kind in MODELS, f"there is no server event {kind!r}"
     _check_known(MODELS[kind].model_validate(event), kind)
@@ -51,7 +51,7 @@ def _check_known(value: Any, path: str) -> None:
 
 @dataclass
 class _Output:
-    """One output of a response: which of its events have come."""
+    """An output of a response, and the events received for it."""
 
     item_id: str
     kind: str
@@ -66,7 +66,7 @@ class _Response:
 
 
 class RealtimeOrder:
-    """Takes every event that a server sends, and raises `AssertionError` at the first that must not come there."""
+    """Checker of a server's event order: `take` raises `AssertionError` at the first event that is out of order."""
 
     def __init__(self, *, check_types: bool = True) -> None:
         self.events: list[Event] = []
@@ -105,7 +105,7 @@ class RealtimeOrder:
             assert kind in ("session.created", "session.updated"), kind
 
     def finish(self) -> None:
-        """Nothing is left open."""
+        """Raise if a response or an item is still open."""
         assert not self._active, f"responses without an end: {list(self._active)}"
         assert not self._open_items, f"items that are not done: {self._open_items}"
 
@@ -135,7 +135,7 @@ class RealtimeOrder:
                 assert event["audio_start_ms"] <= event["audio_end_ms"]
             case other:
                 assert other == "cleared", other
-                if self._speaking is not None:  # the turn is dropped
+                if self._speaking is not None:  # the server has discarded the turn
                     self._speaking = None
 
     def _take_transcript(self, step: str, event: Event) -> None:

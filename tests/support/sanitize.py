@@ -1,8 +1,8 @@
-"""Run tests on a native extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
+"""Run tests with a native extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
 
 `python tests/support/sanitize.py [PYTEST ARGUMENTS]` runs the tests of the native operations, unless a path is given.
-The extension is built under `build/sanitize`, and an environment beside it joins the packages of this one, the Python
-sources and that extension.
+The extension is built under `build/sanitize`. A virtual environment beside it combines the installed packages, the
+Python sources and that extension.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "sanitize"
 SITE = FOLDER / "site"
 BUILD_INPUTS = ("pyproject.toml", "CMakeLists.txt", "csrc")
-#: Tests of the native operations. The rest of the tests call the same kernels through more Python. The long tests of
-#: attention, ten times as long here, run for each instruction set once; a second kind of encoder, and programs that
-#: only end, run elsewhere.
+#: Tests of the native operations; other tests call the same kernels through more Python. The long tests of attention,
+#: ten times slower here, run once per instruction set; a second kind of encoder and programs that only exit are tested
+#: elsewhere.
 SELECTED = (
     "(native or recorded or fast_decode) and not (heads_are_read or sentence1 or interpreter_exits)"
     " and not (company and (window or softcap or sinks or 0.02 or 2.0))"
@@ -32,7 +32,7 @@ DEFAULT_TESTS = (
     "tests/executor/test_recorded.py", "tests/executor/test_fast_decode.py",
     "tests/models/test_model_adapters.py",
 )  # fmt: skip
-#: Python and PyTorch release much only at exit, so leaks are not reported.
+#: Leak detection is off: Python and PyTorch free much of their memory only at exit.
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
 LIBRARIES = ("libasan.so", "libubsan.so", "libstdc++.so.6")
 
@@ -43,7 +43,7 @@ def newest(*paths: Path) -> float:
 
 
 def build_extension() -> Path:
-    """The extension with sanitizers, built if its sources are newer."""
+    """Return the path of the sanitized extension; rebuild it if its sources are newer."""
     existing = next(FOLDER.glob("_native*.so"), None)
     if existing is not None and existing.stat().st_mtime > newest(*(ROOT / name for name in BUILD_INPUTS)):
         return existing
@@ -62,7 +62,7 @@ def build_extension() -> Path:
 
 
 def make_environment(extension: Path) -> Path:
-    """The interpreter of an environment that imports the sources with that extension."""
+    """Create an environment that imports the sources with this extension; return its interpreter's path."""
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.copytree(ROOT / "src" / "antiphon", SITE / "antiphon", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     shutil.copy2(extension, SITE / "antiphon" / "ops")

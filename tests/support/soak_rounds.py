@@ -24,9 +24,9 @@ WORKERS = 2
 
 
 def run_round(seed: int, until: float, times: list[Path], arguments: list[str]) -> int:
-    """Run each soak test once, those that begin before `until`; return the status of pytest.
+    """Run the soak tests that can start before `until`, each once; return pytest's exit status.
 
-    Tests that measure how long something takes come first, with nothing beside them.
+    Tests marked `alone`, which measure time, run first, in a process of their own.
     """
     command = [sys.executable, "-m", "pytest", "--soak", "--shuffle", str(seed), "--until", str(until)]
     command += ["--seed", str(seed), f"--hypothesis-seed={seed}", "--verbose", "--maxfail=1", *arguments]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 FOLDER = Path("build") / "test-times"
 BEGUN, STAGES = FOLDER / "begun", FOLDER / "stages.jsonl"
-#: Stages of `make test`; a test in one of them may take FAST_SECONDS without a written reason, others SLOW_SECONDS.
+#: Stages of `make test`: their tests may take FAST_SECONDS without a stated reason, tests of other stages SLOW_SECONDS.
 FAST_STAGES = ("fast", "browser")
 FAST_SECONDS, SLOW_SECONDS = 2.0, 15.0
 NUM_SLOWEST = 10
@@ -30,7 +30,7 @@ def begin() -> int:
 
 
 def run(name: str, command: list[str]) -> int:
-    """Run the command and note its time; return its status."""
+    """Run a command as a stage, record its time, and return its exit status."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.time()
     status = subprocess.run([word.replace("{times}", str(FOLDER / f"{name}.json")) for word in command]).returncode
@@ -42,7 +42,7 @@ def run(name: str, command: list[str]) -> int:
 
 
 def report(budget_minutes: float) -> int:
-    """Print the table of stages, the slowest tests, tests over their limit without a reason, and the total."""
+    """Print the stages, the slowest tests, tests over their limit without a stated reason, and the total time."""
     stages = [json.loads(line) for line in STAGES.read_text().splitlines()]
     tests = []
     for path in sorted(FOLDER.glob("*.json")):

@@ -1,4 +1,4 @@
-"""Record how long each test takes, for the report at the end of the test commands.
+"""Record how long each test takes, for the report that `make test` and `make test-all` end with.
 
 A stage of the Makefile runs pytest with `--times FILE`. `stages.py` reads the files.
 """
@@ -13,7 +13,7 @@ import pytest
 
 
 class TestTimes:
-    """Plugin that writes seconds per test and phase, and the reasons of tests marked `long`, to a JSON file."""
+    """Pytest plugin that writes seconds per test and phase, and the reasons of tests marked `long`, to a JSON file."""
 
     __test__ = False
 
@@ -37,7 +37,7 @@ class TestTimes:
 
 
 def mark_reasons(items: list[pytest.Item]) -> None:
-    """Have the report of each test marked `long` carry the reason; a marker without one is an error."""
+    """Attach the reason of each test marked `long` to its report; raise for a marker without a reason."""
     for item in items:
         marker = item.get_closest_marker("long")
         if marker is None:

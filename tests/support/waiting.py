@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
-#: Seconds to wait unless a test says otherwise; far more than any state takes on a busy machine.
+#: Default timeout in seconds; far longer than any state takes on a busy machine.
 PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.01
 
@@ -20,10 +20,10 @@ def wait_until(
     seconds: float = PATIENCE_SECONDS,
     seen: Callable[[], object] | None = None,
 ) -> T:
-    """Wait until `condition` is true and return its value; after `seconds`, fail with the state and with what was seen.
+    """Wait until `condition` is true and return its value; raise AssertionError after `seconds`.
 
-    `state` completes the sentence "waited for …". `seen` returns what is there instead; by default, it is the last
-    value of `condition`.
+    `state` completes the sentence "waited for …". The error quotes what `seen` returns, by default the last value of
+    `condition`.
     """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -54,7 +54,7 @@ async def wait_until_async(
     seconds: float = PATIENCE_SECONDS,
     seen: Callable[[], object] | None = None,
 ) -> object:
-    """Wait as `wait_until` does, and let the event loop run meanwhile; `condition` may be a coroutine function."""
+    """Wait as `wait_until` does, without blocking the event loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + seconds
     while not (value := await _awaited(condition())):
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""Models that are not part of the package, in files as they would lie in `antiphon.models`."""
+"""Model definitions for tests, written as they would be in `antiphon.models`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = str(Path(__file__).parent)
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """Have the files of this folder found among those of `antiphon.models`."""
+    """Make the files of this folder importable as modules of `antiphon.models` while the block runs."""
     before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(antiphon.models, "__path__", [*antiphon.models.__path__, FOLDER])

@@ -1,4 +1,4 @@
-"""The architecture of scripted models, which write the answers that a test gives them."""
+"""Architecture of scripted models, which generate the answers that a test gives them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 
 ARCHITECTURE = "scripted"
-#: The path of the file with the answer's tokens, in the model's configuration.
+#: Configuration key: path of the JSON file that lists the answers' tokens.
 SCRIPT = "script_path"
 
 
 class ScriptedAnswers(CausalLM):
-    """Writes the answers of the script file, one to each request in turn. Requests come one after another."""
+    """Model that generates the script file's answers in order, one per request. Requests must not overlap."""
 
     architectures = (ARCHITECTURE,)
 

@@ -10,12 +10,12 @@ from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.config_values import size
 from antiphon.weights.source import Source
 
-#: One layer in four has no positions, unless the config says otherwise.
+#: Default interval: every fourth layer has no rotary positions.
 INTERVAL = 4
 
 
 class SmolLM3(Llama):
-    """In a layer without rotary positions, attention sees the order of tokens only by the causal mask."""
+    """Llama with rotary positions in some layers only; in the others, only the causal mask orders tokens."""
 
     architectures = ("smollm3",)
 

@@ -1,4 +1,4 @@
-"""Views of the web page that need a key, and requests that give them something to show."""
+"""Views of the web page that need a key, and requests that fill them with data."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SPEECH_MODEL = "hibari-6m"
 TRANSCRIPTION_MODEL = "whisper-tiny.en"
 ADMIN_KEY = "an-admin-key-of-the-page"
 API_KEY = "the-right-key-of-the-page"
-#: Bytes of the largest recording that the server of the page takes.
+#: Maximum bytes of a recording on the page's test server.
 MAX_RECORDING = 1 << 20
 
 
 def open_as_admin(watched: WatchedPage, view: str) -> Page:
-    """Open a view in a tab that has the admin key, as `antiphon serve --open` hands it over."""
+    """Open a view in a tab that has the admin key, passed in the URL as by `antiphon serve --open`."""
     watched.page.goto(f"{watched.url}/#admin_key={ADMIN_KEY}")
     return watched.open(view)
 
 
 def give_key(page: Page, key: str) -> None:
-    """Type an API key where the page asks for it."""
+    """Type an API key into the page's key dialog."""
     dialog = page.get_by_role("dialog", name="API key")
     dialog.get_by_label("Key").fill(key)
     dialog.get_by_role("button", name="Use this key").click()
@@ -40,7 +40,7 @@ def give_key(page: Page, key: str) -> None:
 
 @contextmanager
 def load(url: str, streams: int = 3, tokens: int = 24) -> Iterator[None]:
-    """Ask for completions, one after the other in each stream, until the block ends."""
+    """Send completion requests, one at a time per stream, until the block ends."""
     is_over = threading.Event()
 
     def ask(number: int) -> None:
@@ -60,7 +60,7 @@ def load(url: str, streams: int = 3, tokens: int = 24) -> Iterator[None]:
 
 
 def kill_engine(server: RunningServer) -> Callable[[], None]:
-    """Kill the engine's process. The returned function waits until another process has loaded the models."""
+    """Kill the engine process; return a function that waits until a new process has loaded the models."""
     client, models = server.serving.client, server.serving.models
     killed = client.pid
     assert killed is not None

@@ -1,4 +1,4 @@
-"""The chat of the web page, as a user works with it."""
+"""Actions of a user in the chat of the web page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from playwright.sync_api import Page, expect
 
 from support.browser.watched_page import WatchedPage, wait_on_page
 
-#: An answer that ends when it is stopped.
+#: Options of an answer that generates until it is stopped.
 ENDLESS = {"max_tokens": 4000, "ignore_eos": True}
 
 
 def seed_options(watched: WatchedPage, **options: Any) -> None:
-    """Set options of the next answers, in the chat that is open and in new ones, as if the user had set them."""
+    """Set options of the next answers in the open chat and in new chats, as if the user had set them."""
     watched.page.get_by_role("textbox", name="Message").wait_for()
     watched.page.evaluate(
         """async (options) => {
@@ -27,7 +27,7 @@ def seed_options(watched: WatchedPage, **options: Any) -> None:
 
 
 def choose_model(page: Page, name: str) -> None:
-    """Have a model answer in pages that are opened from now on, as if the user had chosen it on an earlier visit."""
+    """Select the model for pages opened from now on, as if the user had chosen it on an earlier visit."""
     page.add_init_script(f"localStorage.setItem('antiphon.chat.model', {json.dumps(json.dumps(name))})")
 
 
@@ -38,7 +38,7 @@ def ask(page: Page, question: str) -> None:
 
 
 def wait_for_answer(page: Page, number: int = 1) -> None:
-    """Wait until the page shows `number` answers that are complete, and none that is being written."""
+    """Wait until the page shows `number` complete answers and no answer in progress."""
     expect(page.locator(".answer-foot .figures")).to_have_count(number)
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
@@ -48,7 +48,7 @@ def last_answer(page: Page) -> str:
 
 
 def num_characters(page: Page, answer: int = 0) -> int:
-    """Length of an answer's text so far; 0 before it has begun."""
+    """Return the length of an answer's text so far; 0 before the first character."""
     return int(page.evaluate(_length(answer)))
 
 
@@ -62,7 +62,7 @@ def _length(answer: int) -> str:
 
 
 def stored_chats(page: Page) -> list[dict[str, Any]]:
-    """The conversations in the browser's database."""
+    """Return the conversations in the browser's database."""
     found = page.evaluate(
         """() => new Promise((resolve) => {
           indexedDB.open("antiphon").onsuccess = (event) => {

@@ -1,6 +1,6 @@
 """Chromium for the tests of the web page.
 
-Tests that need a browser fail without one: they only run when they are asked for.
+Without Chromium, these tests fail rather than skip: they only run on request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, sync_playwright
 
 from support.browser.install_chromium import INSTALL, find
 
-#: A name of this machine that browsers do not trust as they trust localhost.
+#: Host name of this machine that browsers do not trust as they trust localhost.
 OTHER_NAME = "antiphon.test"
 
 
@@ -26,12 +26,11 @@ def chromium_path() -> str:
 
 
 class SharedBrowser:
-    """A browser without a window, with one profile, for all tests of a process.
+    """Headless browser with one profile, shared by all tests of a process.
 
-    One profile, since its cache has the page's files after the first test, and one process for all pages of a host,
-    since another one takes a second to start. Its microphone plays a recording once each time that it is opened, for
-    pages with the permission "microphone".
-
+    The profile is shared because its cache holds the page's files after the first test, and the renderer process
+    because another takes a second to start. The microphone plays a recording once each time it is opened, on pages with
+    the permission "microphone".
     Playwright keeps an event loop running in the thread that started it. `in_use` shows that loop to a test and hides
     it afterwards, because asyncio starts no second loop in a thread that has a running one.
     """
@@ -61,7 +60,7 @@ class SharedBrowser:
 
     @contextmanager
     def in_use(self) -> Iterator[BrowserContext]:
-        """Yield the profile to a test."""
+        """Yield the profile, with Playwright's event loop visible to the test."""
         asyncio._set_running_loop(self._loop)
         try:
             yield self._profile

@@ -1,4 +1,4 @@
-"""Install Debian's Chromium for the tests of the web page, where that is possible. Needs the standard library alone."""
+"""Install Debian's Chromium for the tests of the web page, if the system allows it. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ INSTALL = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
 
 
 def find() -> str | None:
-    """Return the path of an installed Chromium or Chrome, None if there is none."""
+    """Return the path of an installed Chromium or Chrome, or None."""
     return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
 
 
 def install() -> None:
-    """Install Chromium by the system's packages; without root or apt-get, say what to install."""
+    """Install Chromium with apt-get; without root or apt-get, exit with instructions."""
     if find() is not None:
         return
     if os.geteuid() != 0 or shutil.which(INSTALL[0]) is None:

@@ -1,4 +1,4 @@
-"""What the tests of Speak and Transcribe share: words that were lit, sound that is heard, files that are dropped."""
+"""Helpers for the views Speak and Transcribe: lit words, audible sound, dropped files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page
 
 from support.browser.watched_page import wait_on_page
 
-#: A word may be lit for less time than a test looks away, so the page notes them.
+#: Script that records texts on the page, since a word may be lit only between two looks of a test.
 NOTE = """([name, selector]) => {
   const found = (window[name] = []);
   const note = () => {
@@ -19,7 +19,7 @@ NOTE = """([name, selector]) => {
   const kinds = { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["class"] };
   new MutationObserver(note).observe(document.body, kinds);
 }"""
-#: The loudest sample that the page's own analyser hears of what the view Speak plays.
+#: Peak sample that the page's own analyser measures while the view Speak plays.
 LEVEL = """await (async () => {
   const main = document.querySelector('script[type="module"]').src;
   const { speech } = await import(new URL("../views/speak/speech.js", main));
@@ -36,7 +36,7 @@ DROP = """(files) => {
 
 
 def note_texts(page: Page, name: str, selector: str) -> None:
-    """Note every text that the first element of a selector has from now on, under a name."""
+    """Record under `name` every text that the first element matching `selector` has from now on."""
     page.evaluate(NOTE, [name, selector])
 
 
@@ -46,12 +46,12 @@ def noted_texts(page: Page, name: str) -> list[str]:
 
 
 def wait_until_heard(page: Page) -> None:
-    """Wait until the page's own analyser hears what the view Speak plays."""
+    """Wait until the page's own analyser measures sound in the view Speak."""
     wait_on_page(page, f"{LEVEL} > 0.02")
 
 
 def drop(target: Locator, files: list[tuple[str, str, bytes]]) -> None:
-    """Files `(name, type, content)` are dragged over an element and dropped on it."""
+    """Drag files `(name, type, content)` over an element and drop them on it."""
     encoded = [[name, kind, base64.b64encode(content).decode()] for name, kind, content in files]
     transfer = target.page.evaluate_handle(DROP, encoded)
     for event in ("dragover", "drop"):
@@ -59,7 +59,7 @@ def drop(target: Locator, files: list[tuple[str, str, bytes]]) -> None:
 
 
 def downloaded(page: Page, button: Locator) -> tuple[str, bytes]:
-    """The name and the content of the file that a button saves."""
+    """Click a button that saves a file; return the file's name and content."""
     with page.expect_download() as saved:
         button.click()
     return saved.value.suggested_filename, Path(saved.value.path()).read_bytes()

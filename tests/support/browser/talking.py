@@ -1,4 +1,4 @@
-"""`ScriptedMicrophone`: a microphone that says recordings when a test wants it; `Witness`: what a conversation did.
+"""`ScriptedMicrophone`, which plays recordings on demand, and `Witness`, which records a conversation on the page.
 
 The sound goes through the page's own capture, as a real microphone's would.
 """
@@ -18,10 +18,10 @@ from support.browser.watched_page import wait_on_page
 from support.sound.sounds import silence, wav_bytes
 from support.sound.speech import JFK_SPEECH, RATE, jfk
 
-#: Sentences of `jfk()`, by a word that every recogniser hears in them: their indices in `JFK_SPEECH`.
+#: Indices in `JFK_SPEECH` of sentences of `jfk()`, by a word that every recogniser hears in them.
 SENTENCES = {"Americans": 0, "what": 2, "country": 3}
 
-#: What a microphone is asked for, and what comes back. The page must not notice the difference.
+#: Replaces `getUserMedia` by scripted sound; the page must not notice the difference.
 MICROPHONE = """
 (() => {
   let context, target;
@@ -53,8 +53,8 @@ MICROPHONE = """
 })();
 """
 
-#: Notes every state that the page shows, the loudest sound of its answers, and the events of its sockets. Answers
-#: are not sampled: one in some hundred would have no words to be heard.
+#: Records each turn state that the page shows, the peak of its answers' sound, and the events of its sockets. Sets the
+#: temperature to 0, since about one sampled answer in a hundred has no words to speak.
 WITNESS = """
 (() => {
   const seen = (window.witness = { turns: [], loudest: 0, sent: [], received: [], sockets: [] });
@@ -102,43 +102,46 @@ WITNESS = """
 
 
 def sentence(word: str, before: float = 0.0, after: float = 0.0) -> Floats:
-    """The sentence of `SENTENCES` with a word, with seconds of silence before and after it, at 16 kHz."""
+    """Return the sentence of `SENTENCES` for `word`, with `before` and `after` seconds of silence, at 16 kHz."""
     start, end = JFK_SPEECH[SENTENCES[word]]
     sound = decode(jfk(), rate=RATE).values[round((start - 0.05) * RATE) : round((end + 0.05) * RATE)]
     return np.concatenate([silence(before), sound, silence(after)])
 
 
 class ScriptedMicrophone:
-    """Install it before the page is opened. Sentences are kept in the page once the microphone is open."""
+    """Microphone that plays sentences on demand.
+
+    Construct it before the page is opened, and call `keep` once the microphone is open.
+    """
 
     def __init__(self, page: Page) -> None:
         self._page = page
         page.add_init_script(MICROPHONE)
 
     def keep(self, *words: str) -> None:
-        """Have the sentences with these words ready."""
+        """Load the sentences with these words into the page."""
         for word in words:
             data = base64.b64encode(wav_bytes(sentence(word))).decode()
             self._page.evaluate("([name, data]) => scripted.keep(name, data)", [word, data])
 
     def say(self, word: str, is_repeated: bool = False) -> None:
-        """Begin to say the sentence with a word, once or until `finish`."""
+        """Start playing the sentence with this word, once or repeatedly until `finish`."""
         self._page.evaluate("([name, loop]) => scripted.say(name, loop)", [word, is_repeated])
 
     def finish(self) -> None:
-        """Say a repeated sentence to its end, and then nothing."""
+        """Let a repeated sentence play to its end, then stop."""
         self._page.evaluate("scripted.source.loop = false")
 
     def wait_until_said(self) -> None:
         wait_on_page(self._page, "!scripted.isSaying")
 
     def lose(self) -> None:
-        """The microphone is unplugged."""
+        """End the track, as if the microphone were unplugged."""
         self._page.evaluate("scripted.lose()")
 
 
 class Witness:
-    """Install it before the page is opened."""
+    """Record of a conversation on the page. Construct it before the page is opened."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -146,19 +149,19 @@ class Witness:
 
     @property
     def turns(self) -> list[str]:
-        """Who had the turn, in order."""
+        """Turn states that the page has shown, in order."""
         found: list[str] = self._page.evaluate("witness.turns")
         return found
 
     def sent(self, kind: str) -> list[dict[str, Any]]:
-        """Events of a type that went to the server."""
+        """Return the events of this type that the page sent."""
         found: list[dict[str, Any]] = self._page.evaluate(
             "(kind) => witness.sent.filter((event) => event.type === kind)", kind
         )
         return found
 
     def received(self, kind: str) -> list[dict[str, Any]]:
-        """Events of a type that came from the server."""
+        """Return the events of this type that the server sent."""
         found: list[dict[str, Any]] = self._page.evaluate(
             "(kind) => witness.received.filter((event) => event.type === kind)", kind
         )
@@ -169,7 +172,7 @@ class Witness:
         wait_on_page(self._page, "witness.loudest > 0.02", seen=self._seen)
 
     def wait_for(self, kind: str, number: int = 1) -> None:
-        """Wait until the server has sent `number` events of a type."""
+        """Wait until the server has sent `number` events of this type."""
         expression = f"witness.received.filter((event) => event.type === '{kind}').length >= {number}"
         wait_on_page(self._page, expression, seen=self._seen)
 
@@ -177,29 +180,29 @@ class Witness:
         return self.turns, self._page.evaluate("witness.received.slice(-5)")
 
     def drop_socket(self) -> None:
-        """End the connection as a network would, without a word to the page's code."""
+        """Close the WebSocket as a network failure would, without involving the page's code."""
         self._page.evaluate("witness.sockets.at(-1).close()")
 
 
 def stage(page: Page) -> Locator:
-    """What shows who has the turn, in `data-turn`."""
+    """Return the element that shows whose turn it is, in `data-turn`."""
     return page.locator(".talk-stage")
 
 
 def begin(page: Page) -> None:
-    """Start a conversation, and wait until the server listens."""
+    """Start a conversation and wait until the server listens."""
     page.get_by_role("button", name="Start talking").click()
     expect(stage(page)).to_have_attribute("data-turn", "listening")
 
 
 def type_in(page: Page, text: str) -> None:
-    """Say something by typing."""
+    """Send a message by typing."""
     page.get_by_label("Say something by typing").fill(text)
     page.get_by_role("button", name="Send").click()
 
 
 def preset(page: Page, **settings: object) -> None:
-    """Settings of the view, as if the user had chosen them on an earlier visit."""
+    """Store settings of the view Talk, as if the user had chosen them on an earlier visit."""
     script = "".join(
         f"localStorage.setItem({json.dumps('antiphon.talk.' + name)}, {json.dumps(json.dumps(value))});"
         for name, value in settings.items()

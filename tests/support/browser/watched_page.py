@@ -1,4 +1,4 @@
-"""`watched_page`: the web page in a browser, with everything noted that must not happen on it."""
+"""`watched_page`: the web page in a browser, with a record of faults such as console errors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
-#: Schemes of what never leaves the browser.
+#: URL schemes that never leave the browser.
 LOCAL_SCHEMES = ("blob", "data", "about", "chrome", "chrome-extension")
-#: Longest wait for something that will come, in milliseconds.
+#: Timeout in milliseconds for states that will come.
 PATIENCE = 120_000
 expect.set_options(timeout=PATIENCE)
 
 
 def wait_on_page(page: Page, expression: str, seen: Callable[[], object] | None = None) -> None:
-    """Wait until an expression on the page, which may `await`, is true; `seen` returns what is there instead.
+    """Wait until a JavaScript expression, which may use `await`, is true; on a timeout, the error quotes `seen()`.
 
-    The page looks again and again by itself, which costs far less than asking it. Playwright's own way needs `eval`,
-    which the page's policy forbids.
+    The page polls by itself, which costs far less than asking it. Playwright's own way needs `eval`, which the page's
+    policy forbids.
     """
     has_come = page.evaluate(
         f"""async () => {{
@@ -47,7 +47,7 @@ def wait_on_page(page: Page, expression: str, seen: Callable[[], object] | None 
 
 @dataclass
 class WatchedPage:
-    """`page` is Playwright's; messages that match a pattern in `expected` are no faults."""
+    """Playwright page with the faults seen on it; messages that match a pattern in `expected` do not count."""
 
     page: Page
     context: BrowserContext
@@ -56,7 +56,7 @@ class WatchedPage:
     expected: list[str] = field(default_factory=list)
 
     def open(self, view: str = "chat", query: str = "") -> Page:
-        """The page at a view, once that view is shown."""
+        """Open the page at a view and wait until the view is shown."""
         self.page.goto(f"{self.url}/{query}#/{view}")
         try:
             self.page.locator(f".view-{view.partition('/')[0]}").wait_for()
@@ -65,20 +65,20 @@ class WatchedPage:
         return self.page
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression on the page is true."""
+        """Wait until a JavaScript expression on the page is true."""
         wait_on_page(self.page, expression, seen=self._shown)
 
     def expect_fault(self, pattern: str) -> None:
-        """A test that stops a server or gives a wrong key causes messages that would be faults elsewhere."""
+        """Allow messages that match `pattern`, for a test that stops a server or gives a wrong key."""
         self.expected.append(pattern)
 
     def check(self) -> None:
-        """No console error, no exception, no request to another origin."""
+        """Raise if the page has logged an error, thrown an exception or requested another origin."""
         wrong = [fault for fault in self.faults if not any(re.search(pattern, fault) for pattern in self.expected)]
         assert wrong == []
 
     def check_accessible(self) -> None:
-        """No violation of axe's rules, run by evaluation since the page's policy allows no foreign script."""
+        """Raise if axe finds a violation; evaluated as a string, since the page's policy allows no foreign script."""
         if not self.page.evaluate("typeof window.axe === 'object'"):
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
         found: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -89,7 +89,7 @@ class WatchedPage:
         assert told == [], json.dumps(told, indent=1)
 
     def _shown(self) -> dict[str, object]:
-        """Return the page's text and what was wrong on it so far."""
+        """Return the page's text and its faults so far."""
         return {"text": self.page.inner_text("body"), "faults": self.faults}
 
     def _note_message(self, message: ConsoleMessage) -> None:
@@ -104,7 +104,7 @@ class WatchedPage:
 
 @contextmanager
 def watched_tab(profile: BrowserContext, url: str) -> Iterator[WatchedPage]:
-    """Open a wide tab, light, for a page from `url`; check its faults at the end."""
+    """Open a wide tab with the light theme for pages of `url`; check its faults at the end."""
     profile.set_default_timeout(PATIENCE)
     page = profile.new_page()
     page.set_viewport_size(WIDE)
@@ -127,8 +127,8 @@ def watched_tab(profile: BrowserContext, url: str) -> Iterator[WatchedPage]:
 def watched_page(
     profile: BrowserContext, url: str, permissions: Sequence[str] = ("microphone",)
 ) -> Iterator[WatchedPage]:
-    """Open a tab of a profile that has stored nothing of the server; check its faults at the end."""
-    if not profile.pages:  # a tab that stays keeps Chromium's process for such pages, which takes a second to start
+    """Open a tab in a profile without data stored for this server; check its faults at the end."""
+    if not profile.pages:  # an open tab keeps Chromium's process for these pages, which takes a second to start
         profile.new_page().goto(f"{url}/page/icons/icon.svg")
     if permissions:
         profile.grant_permissions(list(permissions), origin=url)

@@ -1,4 +1,4 @@
-"""`Books`: an engine client that holds nothing but names, for tests of which models are loaded."""
+"""`Books`: an engine client without an engine, for tests of which models are loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.weights.catalog.resolve import ResolvedModel
 
 
 class Books:
-    """An engine client that holds nothing but names. `real` is what weights turn out to be, where files mislead."""
+    """Engine client that only tracks the names and sizes of loaded models."""
 
     kv_bytes = 1000
 
@@ -30,7 +30,7 @@ class Books:
         self.history: list[str] = []
         self.delay = 0.0
         self.devices = DeviceBook()
-        #: Names of models whose loads never end.
+        #: Names of models that never finish loading.
         self.stuck: set[str] = set()
         self.cancelled: list[str] = []
         self.error: Exception | None = None
@@ -63,7 +63,7 @@ class Books:
 
 
 def empty_books(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Books:
-    """Models called NAME:SIZE have a weight file of that size."""
+    """Return a client under which a model named NAME:SIZE has a weight file of SIZE bytes."""
 
     async def fetch(reference: str, offline: bool, report: Callable[..., None]) -> ResolvedModel:
         path = folder / f"{reference}.gguf"

@@ -1,6 +1,6 @@
-"""A toy task, as complete as a real one has to be: counts a letter in text that is sent while the call runs.
+"""Toy task with all the parts of a real one: counts a letter in text that is sent while the call runs.
 
-A real task has these parts in the files that CONTRIBUTING.md names.
+CONTRIBUTING.md names the files that hold these parts of a real task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from support.engine.forked_engine import ForkedClient, ForkedEngineProcess
 
 @dataclass(frozen=True)
 class LetterCounted(CallEvent):
-    """Number of letters in the text that was added."""
+    """Occurrences of the letter in the text just added."""
 
     text: str
     count: int
@@ -32,21 +32,21 @@ class LetterCounted(CallEvent):
 
 @dataclass(frozen=True)
 class CountEnded(FinalEvent):
-    """Number of letters in all of the text."""
+    """Occurrences of the letter in all texts."""
 
     total: int
 
 
 class CountControl(CallControl, Protocol):
     def add(self, text: str, times: int = 1) -> None:
-        """Count the letters of a text, which is repeated."""
+        """Count the letter in `times` repetitions of a text."""
 
     def finish(self) -> None:
-        """No more text will come."""
+        """End the text; `CountEnded` follows."""
 
 
 class CountLetters(TaskRequest, frozen=True):
-    """How often a letter occurs in the text that follows."""
+    """Request to count a letter in the text that follows."""
 
     implementation: ClassVar[str] = "support.engine.counting_task:CountCall"
     yields: ClassVar[tuple[type, ...]] = (LetterCounted, CountEnded)
@@ -63,7 +63,7 @@ class CountLetters(TaskRequest, frozen=True):
 
 
 class CountCall:
-    """Emits `LetterCounted` for each text, and at the end `CountEnded` or an error."""
+    """Call that emits `LetterCounted` per text, and finally `CountEnded` or an error."""
 
     id_prefix = "count"
     _letter: str
@@ -98,7 +98,7 @@ class CountCall:
 
 
 class AsyncCount(AsyncReader[LetterCounted | CountEnded]):
-    """An asynchronous iterator of counts, the last of which is `CountEnded`."""
+    """Asynchronous iterator of counts, the last of which is `CountEnded`."""
 
     _control: CountControl
 
@@ -109,7 +109,7 @@ class AsyncCount(AsyncReader[LetterCounted | CountEnded]):
         self._control.finish()
 
     def cancel(self) -> None:
-        """End the call; what it emits can still be read."""
+        """End the call; events already emitted can still be read."""
         self._control.cancel()
 
 
@@ -127,5 +127,5 @@ class CountingClient(ForkedClient):
     process_class = CountingProcess
 
     def count(self, request: CountLetters) -> AsyncCount:
-        """Occurrences of a letter in text that is added."""
+        """Open a call that counts a letter in the text added to it."""
         return self._open(request, AsyncCount)

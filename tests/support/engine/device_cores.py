@@ -1,4 +1,4 @@
-"""A core over a tiny random Llama whose executor is a device's."""
+"""Engine core with a device executor over a tiny random Llama."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from support.models.tiny_model import CONFIG, LAYERS, tiny_state
 
 
 def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecutor]:
-    """A core with two steps in flight whose executor is a device's, and that executor.
+    """Build a core with up to two steps in flight and a device executor; return both.
 
-    With `draft_noise` the model drafts for itself, with one step in flight.
+    With `draft_noise`, the model drafts for itself, and one step is in flight.
     """
     drafts, layers = options.get("draft_noise") is not None, options.get("layers", LAYERS)
     core, inner = make_core(1 if drafts else 2, **options)

@@ -1,4 +1,4 @@
-"""Help for tests of the engine client: calls, whole answers, and an engine process with faults in it."""
+"""Helpers for tests of the engine client: calls, whole answers, and an engine process with injected faults."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from support.waiting import PATIENCE_SECONDS, wait_until_async
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
 
-#: First tokens of prompts that the engine with faults stumbles over; and a name of a model that it does not load before
-#: there is a file of that other name in its folder.
+#: First prompt tokens that trigger a fault in the faulty engine.
 RAISE, HANG, EXIT, HANG_HARD, LOST = 201, 202, 203, 204, 205
 SLOW, GO = "slow", "go"
-#: A file that the engine process makes there when it begins to load that model.
+#: Name of a file that the engine process creates in a slow model's folder when it begins to load the model.
 BEGUN = "begun"
-#: A model with a file of this name in its folder ends the process that loads it.
+#: Name of a file in a model's folder that makes the engine process exit while loading the model.
 DEADLY = "deadly"
 
 FAULTS = f"""
@@ -81,7 +80,7 @@ class FaultyProcess(ForkedEngineProcess):
 
 
 class FaultyClient(ForkedClient):
-    """A client whose engine processes stumble over certain prompts and models."""
+    """Client whose engine processes fail on certain prompts and models."""
 
     process_class = FaultyProcess
 
@@ -91,7 +90,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Answer:
-    """One sample, put together."""
+    """A complete answer: one of the call's `n` samples."""
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
@@ -101,14 +100,14 @@ class Answer:
 
 
 def call(prompt: list[int], model: str = "tiny", n: int = 1, **details: Any) -> Generate:
-    """A call with an id of its own; details are of the call or of its sampling."""
+    """Build a call with a unique id by default; `details` are fields of the call or of its sampling parameters."""
     own = {key: details.pop(key) for key in ("priority", "timeout", "grammar", "cache_salt", "id") if key in details}
     own.setdefault("id", f"call-{next(_numbers)}")
     return Generate(model=model, prompt=prompt, params=unchecked(SamplingParams, **details), n=n, **own)
 
 
 def unchecked(cls: type[Any], **fields: Any) -> Any:
-    """A dataclass with values that it would reject: what another program may send."""
+    """Build a dataclass without its validation, as if another program had sent the values."""
     made = object.__new__(cls)
     for own in dataclasses.fields(cls):
         made_by = own.default_factory
@@ -119,7 +118,7 @@ def unchecked(cls: type[Any], **fields: Any) -> Any:
 
 
 async def answers(client: EngineClient, asked: Generate) -> list[Answer]:
-    """All samples, read to the end."""
+    """Read a call to its end; return its samples in order."""
     found = [Answer() for _ in range(asked.n)]
     async for item in client.generate(asked):
         name, _, index = item.id.rpartition("/")
@@ -138,7 +137,7 @@ async def answers(client: EngineClient, asked: Generate) -> list[Answer]:
 
 
 async def until_free(client: EngineClient, *models: str) -> None:
-    """Wait until no request of the models is left and no block is owned; without names, of the model `tiny`."""
+    """Wait until the models have no running or waiting requests and own no blocks; by default the model `tiny`."""
     held: dict[str, int] = {}
 
     async def is_free() -> bool:
@@ -151,7 +150,7 @@ async def until_free(client: EngineClient, *models: str) -> None:
 
 
 async def until_state(client: EngineClient, state: EngineState) -> None:
-    """Wait for a state, also one that lasts for a moment only."""
+    """Wait until the client is in `state`, even if only for a moment."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while client.state is not state:
@@ -161,7 +160,7 @@ async def until_state(client: EngineClient, state: EngineState) -> None:
 
 
 def write_encoder(folder: Path) -> Path:
-    """A tiny encoder whose vectors differ from text to text."""
+    """Write a tiny encoder with random weights, so that different texts have different vectors; return its folder."""
     from safetensors.torch import load_file, save_file
 
     path = write_bert(folder)
@@ -172,7 +171,7 @@ def write_encoder(folder: Path) -> Path:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    """Return whether a process runs; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""An engine in simulated memory, with random models and traffic, that knows what every request must answer."""
+"""Engine in simulated memory with random models and traffic, and with a known correct answer for every request."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, OverloadedError
 from support.engine.memory_executor import VOCABULARY, MemoryDevice, MemoryExecutor, expected_output
 
-#: Drawing this token ends a request that listens to its tokens, as a stop string would.
+#: Token that ends a request with an `on_token` listener, as a stop string would.
 ENDING_TOKEN = VOCABULARY - 2
-#: Steps without a new token or an ended request after which the engine counts as stuck.
+#: Maximum steps without a new token or an ended request; beyond it the engine counts as stuck.
 PATIENCE = 300
 
 
 class Clock:
-    """Seconds that pass only when something is done."""
+    """Simulated clock: its seconds pass only when a step runs."""
 
     def __init__(self) -> None:
         self.now = 1.0
@@ -37,7 +37,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class ModelSetup:
-    """A model as the bookkeeping sees it."""
+    """Settings of a simulated model: cache groups, scheduler, policy and pipeline depth."""
 
     groups: tuple[GroupSpec, ...] = (GroupSpec("full", 256),)
     block_tokens: int = 4
@@ -61,7 +61,7 @@ class SimulatedModel:
 
 @dataclass
 class World:
-    """Models in one arena. A step takes `step_seconds` plus `token_seconds` for each token."""
+    """Models that share an arena. A step takes `step_seconds` plus `token_seconds` per token of simulated time."""
 
     num_slabs: int
     slab_bytes: int = 1024
@@ -123,7 +123,7 @@ class World:
     def add(
         self, model: str, prompt: list[int], max_tokens: int = 8, seed: int = 0, min_tokens: int = 0, **fields: object
     ) -> Request:
-        """A new request; raises what the engine raises. Stop tokens end it before `min_tokens` too."""
+        """Submit a request and return it; raise what the engine raises. Stop tokens end it even before `min_tokens`."""
         self._num_requests += 1
         params = SamplingParams(max_tokens=max_tokens, seed=seed, min_tokens=min_tokens)
         request = Request(f"r{self._num_requests}", model, prompt, params, **fields)  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ class World:
         return request
 
     def add_forks(self, parent: Request, count: int) -> list[Request]:
-        """More samples of a request's prompt."""
+        """Submit `count` more samples of the request's prompt."""
         params = parent.params
         kept = {name: getattr(parent, name) for name in ("priority", "cache_salt", "stop_ids", "cross_tokens")}
         forks = []
@@ -163,7 +163,7 @@ class World:
         self.events["integrity checks"] += 1
 
     def drain(self) -> None:
-        """Step until there is nothing left to do; the engine must never be stuck."""
+        """Step until the engine has no work; fail if it stops making progress."""
         last, idle = None, 0
         while self.core.has_work:
             assert self.step() or not self.core.has_work, f"stuck: {self.describe()}"
@@ -183,7 +183,7 @@ class World:
     # -- what must hold -----------------------------------------------------------------------------------------
 
     def check_outputs(self) -> None:
-        """Every request that ended by itself has exactly its answer; one that was ended has the beginning of it."""
+        """Raise unless each finished request has its expected output, and each aborted one a prefix of it."""
         for request in self.requests:
             if not request.is_ended:
                 continue
@@ -199,7 +199,7 @@ class World:
         self.requests = [request for request in self.requests if not request.is_ended]
 
     def check_drained(self) -> None:
-        """No block is owned; those that are not free are cached."""
+        """Raise unless all requests have ended and no block is owned; cached blocks may remain."""
         assert all(request.is_ended for request in self.requests)
         for model in self.models.values():
             assert model.scheduler.kv.usage().owned == 0
@@ -207,7 +207,7 @@ class World:
             assert not model.scheduler.ending and not model.scheduler.has_work
 
     def close(self) -> None:
-        """After the last model is gone the arena is whole again."""
+        """Unload all models; raise unless the whole arena is free afterwards."""
         for name in list(self.models):
             self.unload(name)
         assert self.arena.num_free_slabs == self.num_slabs
@@ -218,7 +218,7 @@ class World:
 
 
 def random_setup(rng: random.Random, slab_bytes: int) -> ModelSetup:
-    """A model with anything switched on or off."""
+    """Return random settings, with each feature on or off."""
     sizes = [size for size in (256, 512, 768, 1024, 2048) if size <= slab_bytes]
     block_tokens = rng.choice([1, 2, 3, 4, 8])
     groups = []
@@ -254,7 +254,7 @@ def random_setup(rng: random.Random, slab_bytes: int) -> ModelSetup:
 
 
 class Traffic:
-    """Random events on a world; everything follows from the generator."""
+    """Random events on a world, reproducible from the generator."""
 
     def __init__(self, rng: random.Random, max_models: int = 3) -> None:
         self.rng = rng
@@ -275,7 +275,7 @@ class Traffic:
         return [self.rng.randrange(VOCABULARY) for _ in range(count)]
 
     def arrive(self) -> None:
-        """A request, perhaps with a prefix that others have, perhaps with further samples."""
+        """Submit a request, at random with a shared prefix and further samples."""
         rng, world = self.rng, self.world
         name = rng.choice(list(world.models))
         prompt = self._tokens(rng.choice([1, 2, 7, 20, 50]))
@@ -317,7 +317,7 @@ class Traffic:
         self.world.events["failing steps"] += 1
 
     def reload(self) -> None:
-        """Unload a model, whatever it is doing, and load another."""
+        """Unload a random model, whatever it is doing, and load another."""
         self.world.unload(self.rng.choice(list(self.world.models)))
         self.load()
 
@@ -338,7 +338,7 @@ class Traffic:
             world.check()
 
     def finish(self) -> None:
-        """Let everything come to its end and look at what is left."""
+        """Drain the engine, then check outputs, blocks and the arena."""
         for model in self.world.models.values():
             model.executor.fails_next = False
         self.world.drain()
@@ -348,5 +348,5 @@ class Traffic:
 
 
 def with_config(setup: ModelSetup, **changes: object) -> ModelSetup:
-    """The setup with another scheduler configuration."""
+    """Return the setup with changes to its scheduler configuration."""
     return replace(setup, config=replace(setup.config, **changes))  # type: ignore[arg-type]

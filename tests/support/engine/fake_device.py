@@ -1,4 +1,4 @@
-"""A device for tests of the loop: its steps run when the test says so."""
+"""Fake device for tests of the engine loop: its steps run when the test says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.engine.sampling_params import SamplingParams
 
 
 class FakeHandle:
-    """Done when the test calls `finish`, with a result or an error."""
+    """Handle of a step that is done once the test calls `finish`, with a result or an error."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.plan = plan
@@ -46,7 +46,11 @@ class FakeHandle:
 
 
 class FakeExecutor:
-    """Keeps the handles of its steps. With `computes_in_submit`, `submit` returns when its step is finished."""
+    """Executor that records the handles of its steps.
+
+    With `computes_in_submit`, `submit` blocks until the test finishes the step; with `is_instant`, steps are done at
+    once.
+    """
 
     def __init__(self, computes_in_submit: bool = False, is_instant: bool = False) -> None:
         self.handles: list[FakeHandle] = []
@@ -70,7 +74,7 @@ class FakeExecutor:
 
 
 def fake_slot(name: str, device: str, executor: FakeExecutor, computes_in_submit: bool = False) -> ModelSlot:
-    """A model of one-shot requests, a step each."""
+    """Build the slot of a model whose requests take a step each."""
     scheduler = OneShotScheduler(name, make_policy("fcfs"), max_model_tokens=8, max_step_tokens=1)
     return ModelSlot(name, scheduler, executor, device=device, computes_in_submit=computes_in_submit)
 

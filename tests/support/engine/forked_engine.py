@@ -1,10 +1,10 @@
-"""Engine processes forked from one that has imported the engine already.
+"""Engine processes forked from a template process that has already imported the engine.
 
-Starting an engine process takes seconds, nearly all of them imports. `ForkedClient` has its engine processes forked
-from a template, as `support/programs/forks.py` describes. A fork lives and dies as any engine process does. The one
-difference is its parent.
-
-Tests of the start itself use `EngineClient`. Elsewhere than on Linux, `ForkedClient` is the same.
+Starting an engine process takes seconds, nearly all of them imports. `ForkedClient` forks its engine processes from a
+template (see `support/programs/forks.py`). A fork behaves as any engine process does, except that its parent is the
+template.
+Tests of the start itself use `EngineClient`. On systems other than Linux, `ForkedClient` starts processes in the same
+way.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from antiphon.runtime.process.engine_process import EngineProcess
 from support.programs.forks import ENGINE_MODULES, Template, template
 
 WORKER = "import sys; from antiphon.runtime.process.worker import main; main(sys.argv[1:])"
-#: Beginnings of the names of variables that change what an interpreter imports or how a library starts.
+#: Prefixes of environment variables that change what an interpreter imports or how a library starts.
 START_VARIABLES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_", "TRITON_")
 
 
 def start_variables() -> dict[str, str]:
-    """The variables that a template must share with its forks."""
+    """Return the environment variables that must be equal in a template and its forks."""
     return {name: value for name, value in os.environ.items() if name.startswith(START_VARIABLES)}
 
 
-#: A test may have changed the present ones.
+#: Values at import, since a test may change the environment later.
 SHARED_VARIABLES = start_variables()
 
 
@@ -44,7 +44,7 @@ class ForkedEngineProcess(EngineProcess):
 
 
 class ForkedClient(EngineClient):
-    """An engine client whose engine processes start at once."""
+    """Engine client whose engine processes are forked, and so start at once."""
 
     process_class: type[EngineProcess] = ForkedEngineProcess
 
@@ -58,7 +58,7 @@ def forked(source: Template, code: str, arguments: list[str], reading: int) -> s
 
 
 def use_template(descriptor: int, before: str = "") -> None:
-    """Fork this process's engine processes, which run `before` first, from the template that a socket leads to."""
+    """Fork engine processes from the template at a socket's descriptor; each fork runs `before` first."""
     source = Template(socket.socket(fileno=descriptor))
 
     def start(_: EngineProcess, arguments: list[str], reading: int) -> subprocess.Popen[bytes]:

@@ -1,9 +1,9 @@
-"""A device that runs behind the host, around the CPU executor.
+"""Simulated device that runs behind the host, around the CPU executor.
 
-Forward passes and draws are queued and run in order, later: when a result is waited for, at random before that, or on a
-thread. The device sees only what the host knew when it made a call: it computes on copies of the requests, without the
-tokens of requests that decode, whose newest token is in their row. Rows change by the packed array of a plan, and the
-device advances their lengths, from which it knows the positions. What it was lent is overwritten once it was used.
+Forward passes and sampling are queued and run later, in order: when a result is waited for, at random before that, or
+on a thread. The device sees only what the host knew at the time of the call: it computes on copies of the requests,
+without the tokens of decoding requests, whose newest token is in their row. A plan's packed array changes rows; the
+device advances their lengths and derives positions from them. Arrays lent to the device are overwritten after use.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from antiphon.engine.plan import RowSetup, StepHandle, StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.executor.decoder.executor import DecoderExecutor
 
-#: Overwrites tokens, table entries and masks that were used: valid, so that a kernel may read it, and wrong.
+#: Overwrites used tokens, table entries and masks: a valid value, so that a kernel may read it, but a wrong one.
 POISON = 5
-#: Fields of a request that the device's copy does not follow.
+#: Fields of a request that are not copied to the device's copy.
 _OWN_FIELDS = ("constraint", "on_token", "on_end")
 
 
 class InjectedError(RuntimeError):
-    """A failure that a test asked for."""
+    """Failure that a test asked for."""
 
 
 @dataclass(eq=False)
 class Job:
-    """Queued work. `error` is what it raised."""
+    """Queued work, with the exception that it raised, if any."""
 
     work: Callable[[], None]
     is_done: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +55,7 @@ class Job:
 
 
 class LateDevice:
-    """Runs jobs in order: `threaded` on a thread of its own, else a random number at each call of the host."""
+    """Queue of jobs run in order: on a thread if `threaded`, else a random number of them at each call of the host."""
 
     def __init__(self, source: random.Random, threaded: bool = False) -> None:
         self._source = source
@@ -64,8 +64,8 @@ class LateDevice:
         self._thread = threading.Thread(target=self._work, daemon=True) if threaded else None
         if self._thread is not None:
             self._thread.start()
-        self.num_waits = 0  # results that were waited for
-        self.wrong: list[str] = []  # what the host must not do
+        self.num_waits = 0  # results that were not ready when the host asked
+        self.wrong: list[str] = []  # errors of the host
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
@@ -77,12 +77,12 @@ class LateDevice:
         return job
 
     def advance(self) -> None:
-        """Run some of the jobs."""
+        """Run zero to two queued jobs."""
         for _ in range(min(len(self._jobs), self._source.choice((0, 0, 0, 1, 2)))):
             self._jobs.popleft().run()
 
     def finish(self, job: Job) -> None:
-        """Wait until the job has run; raises what it raised."""
+        """Wait until the job has run; raise the job's exception, if any."""
         self.num_waits += not job.is_done.is_set()
         while self._thread is None and not job.is_done.is_set():
             self._jobs.popleft().run()
@@ -97,7 +97,7 @@ class LateDevice:
 
 
 class SentMask:
-    """A request's grammar as the device has it: the mask that the host sent for one draw."""
+    """Grammar of a request on the device: only the mask that the host sent for the current sampling."""
 
     def __init__(self, device: LateDevice, request_id: str) -> None:
         self._device = device
@@ -117,7 +117,7 @@ class SentMask:
 
 
 class LateHandle:
-    """A step on the late device."""
+    """Handle of a step on the late device."""
 
     def __init__(self, executor: LateExecutor, plan: StepPlan) -> None:
         self._executor, self._plan = executor, plan
@@ -179,18 +179,18 @@ class LateHandle:
 
 
 class LateExecutor:
-    """Sends plans to the device; the CPU executor there sees copies of the requests.
+    """Executor that sends plans to the device, where a CPU executor runs them on copies of the requests.
 
-    A step for which `fails` is true raises on the device, after it has moved blocks and changed rows.
+    A step for which `fails` returns True raises on the device, after its blocks have moved and its rows have changed.
     """
 
     late_choice = True
 
     def __init__(self, inner: DecoderExecutor, device: LateDevice, fails: Callable[[], bool] = lambda: False) -> None:
         self.inner, self.device, self.fails = inner, device, fails
-        self.staged: dict[int, np.ndarray] = {}  # by the id of the plan that was sent: its changes of rows
+        self.staged: dict[int, np.ndarray] = {}  # row changes by the id of the sent plan
         inner._rows.apply = self._apply  # type: ignore[method-assign]
-        self._copies: dict[int, tuple[Request, Request]] = {}  # by id: the host's request and the device's
+        self._copies: dict[int, tuple[Request, Request]] = {}  # host's and device's request, by the id of the host's
         self._last: LateHandle | None = None
         self.num_late_plans = 0
         self.num_unchanged = 0  # steps that changed no row
@@ -204,7 +204,7 @@ class LateExecutor:
         return self._last
 
     def _apply(self, plan: StepPlan) -> None:
-        """Change the device's rows, and check that the plan's positions are those that the device counts."""
+        """Change the device's rows, and record an error if the plan's positions differ from the device's."""
         store, changes = self.inner._rows, self.staged.pop(id(plan))
         ops.scatter_words(store.words, torch.from_numpy(changes))
         self.num_unchanged += bool(plan) and not len(changes)
@@ -220,7 +220,7 @@ class LateExecutor:
         self.device.finish(self.device.put(self.inner.close))
 
     def send(self, plan: StepPlan) -> StepPlan:
-        """The plan with the device's requests, in lists of its own."""
+        """Return a copy of the plan with the device's requests and with lists of its own."""
         sent = copy.copy(plan)
         sent.requests = [self._copy(request) for request in plan.requests]
         for name in ("starts", "counts", "samples", "table_updates", "moves", "dropped_keys"):
@@ -245,9 +245,10 @@ class LateExecutor:
         return grammar
 
     def states(self, plan: StepPlan, with_tokens: bool = False) -> list[tuple[Request, Request]]:
-        """What the host knows now of all requests that the device has: (the device's request, what it becomes).
+        """Snapshot all requests on the device: pairs of the device's request and its new state.
 
-        Tokens are those that the call needs: of prompts and new rows, or `with_tokens` of all requests of the plan.
+        Tokens are included only for requests that the call reads: those with prompts or new rows, or with `with_tokens`
+        all of the plan.
         """
         needed = plan.requests if with_tokens else plan.requests[plan.num_decodes :]
         readers = {id(request) for request in [*needed, *(setup.request for setup in plan.row_setups)]}
@@ -269,7 +270,7 @@ def _mask_of(request: Request) -> np.ndarray | Exception:
 
 
 def follow(states: list[tuple[Request, Request]]) -> None:
-    """Bring the device's requests to what the host knew."""
+    """Update the device's requests to their snapshots."""
     for own, state in states:
         for name in Request.__dataclass_fields__:
             if name not in _OWN_FIELDS:

@@ -1,9 +1,9 @@
-"""An executor without a model: it keeps the arena's memory in Python and checks every slot that a query would read.
+"""Executor without a model: keeps the arena's memory in Python and checks every slot that a query would read.
 
-In place of keys and values a block holds, for each position, a number that depends on all tokens up to it. A step
-writes the numbers of the tokens it computes through the rows' tables, then reads back whatever its queries can see
-(everything, a window, the sinks) and compares. The token drawn depends on the seed and all tokens so far, so outputs
-are known in advance.
+Instead of keys and values, a block holds per position a number that depends on all tokens up to it. A step writes the
+numbers of its tokens through the rows' tables, then reads back and compares everything its queries can see (the full
+sequence, a window, the sinks). The sampled token depends on the seed and all tokens so far, so outputs are known in
+advance.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ MASK = (1 << 61) - 1
 
 
 class InjectedError(RuntimeError):
-    """A failure that a test asked for."""
+    """Failure that a test asked for."""
 
 
 def advance(state: int, token: int) -> int:
-    """The number of a position from that of the one before it."""
+    """Return the number of a position, given the previous position's number and the token."""
     return ((state ^ (token + 1)) * 0x9E3779B97F4A7C15 + 0x7F4A7C15) & MASK
 
 
 def draw(state: int, seed: int) -> int:
-    """The token that follows."""
+    """Return the next token after a position with this number."""
     return (advance(state, seed + VOCABULARY) >> 20) % VOCABULARY
 
 
@@ -40,7 +40,7 @@ def first_state(salt: str) -> int:
 
 
 class Truth:
-    """The tokens of a request as they must be, with the number of every position."""
+    """Correct tokens of a request, with the number of every position."""
 
     def __init__(self, prompt: Sequence[int], seed: int, salt: str = "") -> None:
         self.tokens: list[int] = []
@@ -61,7 +61,7 @@ class Truth:
 
 
 def expected_output(request: Request, ends: Callable[[int], bool] = lambda token: False) -> list[int]:
-    """What the request must answer if it is let to its end, whatever happens around it."""
+    """Return the output that the request must have if it is not aborted, whatever happens around it."""
     truth = Truth(request.prompt, request.params.seed, request.cache_salt)
     output: list[int] = []
     while True:
@@ -73,7 +73,7 @@ def expected_output(request: Request, ends: Callable[[int], bool] = lambda token
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """A block's content and whose it is."""
+    """Content of a block, with its owner."""
 
     owner: tuple[str, int]  # model, group
     values: list[int | None]
@@ -87,14 +87,14 @@ class _Row:
 
 
 class MemoryDevice:
-    """The arena's memory, shared by the executors of all models, which run in the order of submission."""
+    """Memory of the arena, shared by the executors of all models; their steps run in the order of submission."""
 
     def __init__(self) -> None:
         self.units: dict[int, _Cell] = {}
         self.queue: deque[_Step] = deque()
 
     def cell(self, entry: int, num_units: int) -> _Cell | None:
-        """The content of a block, or None where its memory was never written, or as a part of another block."""
+        """Return a block's cell, or None if its memory is unwritten or was written as part of another block."""
         cell = self.units.get(entry)
         for unit in range(entry + 1, entry + num_units):
             if self.units.get(unit) is not cell:
@@ -116,7 +116,7 @@ class MemoryDevice:
 
 @dataclass(slots=True)
 class MemoryCounters:
-    """What was really done."""
+    """Work that the executor has done."""
 
     steps: int = 0
     entries: int = 0
@@ -128,7 +128,7 @@ class MemoryCounters:
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """A submitted step: everything that the host knew then; it runs when its turn comes."""
+    """Submitted step with all that the host knew at submission; it runs in queue order."""
 
     executor: MemoryExecutor
     plan: StepPlan
@@ -169,7 +169,7 @@ class _Step:
 
 @dataclass(eq=False)
 class MemoryExecutor:
-    """Runs plans in simulated memory. With `lazy` a step runs only when its result, or a later step's, is asked for."""
+    """Executor of plans in simulated memory. With `lazy`, a step runs only when its or a later result is needed."""
 
     device: MemoryDevice
     model: str
@@ -187,7 +187,7 @@ class MemoryExecutor:
 
     def __post_init__(self) -> None:
         self._truths: dict[int, tuple[Request, Truth]] = {}
-        self._broken: dict[int, Request] = {}  # a step of theirs failed, so nothing of theirs is checked any more
+        self._broken: dict[int, Request] = {}  # requests with a failed step: no longer checked
 
     # -- the executor's contract --------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class MemoryExecutor:
                 self._cell(row, group, position // size).values[position % size] = truth.states[position]
 
     def _cell(self, row: _Row, group: int, index: int) -> _Cell:
-        """The block to write to; one that was another's, or this model's before it was loaded anew, begins anew."""
+        """Return the block to write to; start an empty block if the memory belonged to another group, model or load."""
         entry, units = row.tables[group][index], self.groups[group].block_bytes // UNIT_BYTES
         cell = self.device.cell(entry, units)
         if cell is None or cell.owner != (self.model, group) or len(cell.values) != self.block_tokens:
@@ -309,7 +309,7 @@ class MemoryExecutor:
         return cell
 
     def _check(self, request: Request, row: _Row, start: int, count: int) -> None:
-        """Everything that these queries see is what it must be."""
+        """Raise unless every position visible to these queries holds the correct number."""
         size, end = self.block_tokens, start + count
         states = self._truth(request).states
         for group, spec in enumerate(self.groups):

@@ -1,4 +1,4 @@
-"""The steps of a model without values: what they would launch is known, and nothing runs."""
+"""Steps of a model on the meta device: their launches can be inspected, but nothing runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEVICE = torch.device("meta")
 
 
 def meta_model(shape: str = "smollm2-135m", **changes: Any) -> CausalLM:
-    """A model of a shape with changes, in bf16."""
+    """Build a bf16 model of a shape on the meta device, with changes to its config."""
     model = build_model(RandomCheckpoint(SHAPES[shape] | changes, device="meta"))
     assert isinstance(model, CausalLM)
     model.place(DEVICE)
@@ -30,7 +30,7 @@ def meta_model(shape: str = "smollm2-135m", **changes: Any) -> CausalLM:
 
 
 def meta_recording(model: CausalLM, max_rows: int, max_tokens: int) -> tuple[Recording, DeviceRows]:
-    """The recording of a model's step, and its rows."""
+    """Record the model's step; return the recording and its rows."""
     decoder = model.part(TokenDecoder)
     assert decoder is not None
     layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]

@@ -1,4 +1,4 @@
-"""Requests of every kind for the tiny model: edits, grammars, rules, stops, forks, searches."""
+"""Requests of every kind for the tiny model: edited logits, grammars, rules, stops, forks, beams."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ END = 190
 
 
 class CountingGrammar:
-    """The token at position i has remainder i when divided by 7: a mask that is right for one position only.
+    """Grammar in which token i has remainder i modulo 7, so that a mask is right for one position only.
 
-    It fails at the position `breaks`. Nothing may ask it for a mask once its request has ended.
+    It raises at the position `breaks`, and when an ended request asks for a mask.
     """
 
     def __init__(self, request: Request, breaks: int | None = None) -> None:
@@ -83,7 +83,7 @@ def _broken_grammar(made: Request) -> None:
 
 
 def _transcript(made: Request) -> None:
-    """Timestamps are the ids from 200 on, in pairs that never go backwards, after two tokens of an opening."""
+    """Apply transcript rules: timestamps are the ids from 200 on, in pairs that never go backwards."""
     made.rules = TranscriptRules(
         begin=made.num_prompt_tokens + 2, end_id=END, opening=((60, 61), (70,)), blank=frozenset({33}),
         first_timestamp=200,
@@ -96,18 +96,18 @@ def _likely_stops(made: Request) -> None:
 
 
 def _grammar_with_stop(made: Request) -> None:
-    """Ends at position 7 by a stop token, while the step after it is in flight."""
+    """Apply a grammar and stop tokens that end the request at position 7, while the next step is in flight."""
     _grammar(made)
     made.stop_ids = frozenset(range(0, VOCABULARY, 7))
 
 
 def _stop_string(made: Request) -> None:
-    """Ends after two even tokens in a row, which the listener sees one token at a time."""
+    """Stop after two even tokens in a row, which the listener sees one token at a time."""
     made.on_token = lambda token: len(made.output) > 3 and token % 2 == 0 and made.output[-2] % 2 == 0
 
 
 def _forks(name: str, prompt: list[int]) -> list[Request]:
-    """Samples of one prompt, every other one under a grammar."""
+    """Build three samples of a prompt, the second under a grammar."""
     made: list[Request] = []
     for seed in range(3):
         fork = request(f"{name}-{seed}", prompt, temperature=0.9, seed=seed)
@@ -152,12 +152,12 @@ KINDS: dict[str, Callable[[str, list[int]], list[Request]]] = {
 
 
 def answer_of(made: Request) -> tuple[Any, ...]:
-    """What the caller gets."""
+    """Return what the caller receives: output, finish reason, error, top tokens and logprobs."""
     top = [[token for token, _ in pairs] for pairs in made.top_logprobs]
     readings = [round(value, 3) for value in (*made.logprobs, *made.prompt_logprobs, *made.drawn_logprobs)]
     return made.output, made.finish_reason, made.error, top, readings
 
 
 def is_beginning(made: Request, expected: tuple[Any, ...]) -> bool:
-    """Whether a request that was ended was on the way to its answer; a search cannot be compared."""
+    """Return whether an aborted request's output is a prefix of the expected one; always True for beam searches."""
     return made.beam is not None or made.output == expected[0][: made.num_output_tokens]

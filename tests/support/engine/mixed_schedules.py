@@ -1,4 +1,4 @@
-"""Random schedules of requests of every kind on the tiny model, and the answers that they must get."""
+"""Random schedules of requests of every kind on the tiny model, with their expected answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.executor.decoder.executor import DecoderExecutor
 from support.engine.mixed_requests import KINDS, answer_of
 from support.engine.model_core import BLOCK_TOKENS, PLAIN, SLAB_BLOCKS, Cached, make_core
 
-#: Some share their beginning, for the prefix cache.
+#: Prompts, some of which share a prefix, for the prefix cache.
 PROMPTS = [
     [40, 41, 42, 43, 44],
     [*range(30, 50)],
@@ -23,13 +23,13 @@ PROMPTS = [
     [90],
     [*range(30, 50), 101, 102, 103],
 ]
-#: Blocks of the longest request.
+#: Number of blocks that the longest request takes.
 LONGEST_BLOCKS = -(-(max(map(len, PROMPTS)) + 18) // BLOCK_TOKENS)
 
 
 @cache
 def expected(kind: str, prompt: int, cached: Cached = PLAIN) -> list[tuple[Any, ...]]:
-    """The answers of a kind of requests that have the engine to themselves, one step at a time."""
+    """Return the answers of requests of a kind that have the engine to themselves, one step at a time."""
     core, _ = make_core(prefix_caching=False, cached=cached)
     requests = KINDS[kind]("alone", PROMPTS[prompt])
     for request in requests:
@@ -42,7 +42,7 @@ def expected(kind: str, prompt: int, cached: Cached = PLAIN) -> list[tuple[Any, 
 def random_core(
     source: random.Random, depth: int, cached: Cached = PLAIN, draft_noise: float | None = None
 ) -> tuple[EngineCore, DecoderExecutor]:
-    """Anything from roomy to so small that requests push each other out all the time."""
+    """Build a core of random size, from roomy to so small that requests preempt each other all the time."""
     config = SchedulerConfig(
         max_running=source.choice([3, 4, 8]),
         max_step_tokens=source.choice([4, 16, 256]),
@@ -63,19 +63,19 @@ def random_core(
 
 
 def new_seeds(count: int) -> range:
-    """Return seeds of schedules that earlier runs did not have, for tests of chance that are repeated."""
+    """Return seeds that earlier runs did not use, for randomised tests that are repeated."""
     first = random.SystemRandom().randrange(1 << 40)
     return range(first, first + count)
 
 
-#: The kind, the prompt's number, and the requests that were made for them.
+#: Kind, index of the prompt, and the requests built for them.
 Case = tuple[str, int, list[Request]]
 
 
 def run_cases(
     core: EngineCore, source: random.Random, prepare: Callable[[str, int, list[Request]], None] = lambda *_: None
 ) -> tuple[list[Case], int]:
-    """Requests of random kinds arrive and are cancelled at random, after `prepare`. Also returns the steps."""
+    """Submit and cancel requests of random kinds at random, each after `prepare`; return them and the step count."""
     cases = [(kind, source.randrange(len(PROMPTS))) for kind in source.choices(list(KINDS), k=10)]
     everyone: list[Case] = []
     steps = 0

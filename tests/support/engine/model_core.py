@@ -1,4 +1,4 @@
-"""An engine core over a tiny random Llama: the real scheduler, sampler and executor, without a tokenizer."""
+"""Engine core over a tiny random Llama: the real scheduler, sampler and executor, without a tokenizer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BLOCK_TOKENS, SLAB_BLOCKS = 4, 4
 
 @dataclass(frozen=True)
 class Cached:
-    """How keys and values are kept: the type of their pages, and how many tokens a token sees."""
+    """Cache settings: type of the pages, and the attention window in tokens (None for full attention)."""
 
     page_type: torch.dtype = torch.float32
     window: int | None = None
@@ -45,11 +45,11 @@ PLAIN = Cached()
 
 @cache
 def tiny_decoder(cached: Cached, noise: float = 0.0, layers: int = LAYERS) -> CausalLM:
-    """Build the model, or one that resembles it: with noise in its output head, or with its first layers alone."""
+    """Build the tiny model, at will with noise in its output head or with only its first layers."""
     config = CONFIG | {"num_hidden_layers": layers}
     if cached.window is not None:
         config = {**config, "model_type": "mistral", "sliding_window": cached.window}
-    if cached.page_type is torch.int8:  # which has a scale for 32 channels; the matrices stay as they are
+    if cached.page_type is torch.int8:  # int8 pages have a scale per 32 channels; the matrices keep their shapes
         config = {**config, "num_attention_heads": 2, "num_key_value_heads": 1}
     state = tiny_state()
     if noise:
@@ -73,9 +73,9 @@ def make_core(
     draft_noise: float | None = None,
     layers: int = LAYERS,
 ) -> tuple[EngineCore, DecoderExecutor]:
-    """A core whose one model may have `depth` steps in flight, and that model's executor.
+    """Build a core whose one model may have `depth` steps in flight; return it and that model's executor.
 
-    With `draft_noise` it has a draft model that resembles it.
+    With `draft_noise`, the core has a draft model: the same model with noise in its output head.
     """
     config = config or SchedulerConfig(max_running=MAX_RUNNING)
     model, page = tiny_decoder(cached, layers=layers), cached.page_type

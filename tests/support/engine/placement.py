@@ -1,4 +1,4 @@
-"""A device without memory, and finding the tensors of a model that are somewhere else."""
+"""The meta device, and a search for a model's tensors on other devices."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _ELSEWHERE = (type, ModuleType, BuiltinFunctionType)
 
 
 def meta_device(compute_type: torch.dtype = torch.bfloat16) -> Device:
-    """Tensors on it have shapes and types alone."""
+    """Return a meta device: its tensors have shapes and types, but no memory."""
     return Device(torch.device("meta"), active_backend("meta"), compute_type, DeviceLimits("none", 1 << 40))
 
 
 def tensors_below(root: object) -> list[Tensor]:
-    """Every tensor that can be reached from an object, by whatever attribute, container or closure."""
+    """Return every tensor reachable from an object through attributes, containers and closures."""
     found: list[Tensor] = []
     seen: set[int] = set()
-    kept: list[Any] = [root]  # also keeps ids from being used again
+    kept: list[Any] = [root]  # also keeps ids from being reused
     for value in kept:
         if id(value) in seen or isinstance(value, _ELSEWHERE):
             continue
@@ -41,7 +41,7 @@ def tensors_below(root: object) -> list[Tensor]:
 
 
 def stray_tensors(model: Model) -> list[str]:
-    """What is left on the CPU of a model, its parts and its cache's divisors once it is on another device."""
+    """Move a model to the meta device; describe its tensors still on the CPU, including its parts' and its cache's."""
     prepare(model, LoadReport(), device=meta_device())
     groups = [part.cache_groups for part in model.parts() if hasattr(part, "cache_groups")]
     balances = [model.key_balance(g.name, 0) for g in sum(groups, ()) if hasattr(model, "key_balance")]

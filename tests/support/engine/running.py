@@ -1,4 +1,4 @@
-"""Requests run to their ends."""
+"""Requests stepped until they end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.engine.request import Request
 
 
 def run(core: EngineCore, requests: Iterable[Request]) -> None:
-    """Add the requests and step until all have ended; the books are checked after every step."""
+    """Add the requests and step until all have ended; check the engine's integrity after every step."""
     for request in requests:
         core.add(request)
     while core.has_work:

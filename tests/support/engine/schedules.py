@@ -1,4 +1,4 @@
-"""Random schedules over a real model: arrivals, cancellations, priorities, forks, tiny pools, on a bare engine core."""
+"""Random schedules over a real model on a bare engine core: arrivals, cancellations, priorities, forks, tiny pools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.runtime.slots.resident import make_slots
 
 
 def run_alone(loaded: LoadedModel, prompt: list[int], params: SamplingParams) -> list[int]:
-    """The tokens of a request that has the engine to itself, its prompt computed whole."""
+    """Return the output of a request that has the engine to itself and whose prompt is computed in one chunk."""
     config = EngineConfig(
         kv_bytes=64 << 20, key_type="fp32", value_type="fp32", chunk_tokens=None, max_running=1, prefix_caching=False
     )
@@ -33,7 +33,7 @@ def run_alone(loaded: LoadedModel, prompt: list[int], params: SamplingParams) ->
 
 @dataclass
 class Outcome:
-    """Counts of what happened, so that a test can tell that its schedules were hard."""
+    """Counts of events, so that a test can check that its schedules were demanding."""
 
     finished: int = 0
     cancelled: int = 0
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def random_config(source: random.Random, loaded: LoadedModel, longest: int) -> EngineConfig:
-    """Anything from roomy to so small that requests push each other out all the time."""
+    """Return a random config, from roomy to so small that requests preempt each other all the time."""
     block_tokens = source.choice([4, 8, 16])
     probe = EngineConfig(key_type="fp32", value_type="fp32", block_tokens=block_tokens)
     layouts = cache_layouts(loaded.causal_lm().cache_groups(), probe)
@@ -81,7 +81,10 @@ def run_schedule(
     params: SamplingParams,
     seed: int,
 ) -> Outcome:
-    """One random schedule of the prompts: a finished answer must be the expected one, any other a prefix of it."""
+    """Run a random schedule of the prompts and record wrong answers.
+
+    A finished answer must equal the expected one; a cancelled answer must be a prefix of it.
+    """
     source = random.Random(seed)
     longest = max(len(prompt) for prompt in prompts) + params.max_tokens
     config = random_config(source, loaded, longest)

@@ -1,4 +1,4 @@
-"""A model that says what it is told to, for tests of what happens around a model."""
+"""Model that generates a given script, for tests of the code around a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.models.tiny_model import CHAT_TEMPLATE, EMBEDDING_ROWS, tiny_tokeni
 
 
 class ScriptedModel(CausalLM):
-    """After a prompt of `prompt_tokens` its likeliest tokens are the script's; `fed` is what it was given."""
+    """Model whose most likely tokens after `prompt_tokens` tokens are the script's. `fed` lists its input."""
 
     def __init__(self, script: Sequence[int], prompt_tokens: int, max_positions: int = 1024) -> None:
         self.vocab_size = EMBEDDING_ROWS
@@ -41,7 +41,7 @@ class ScriptedModel(CausalLM):
         self.fed += batch.token_ids.tolist()
         self.chunks.append(len(batch.token_ids))
         logits = torch.zeros(len(batch.logit_rows), self.vocab_size)
-        logits[:, -1] = 1e4  # a padding row of the head, which no tokenizer knows
+        logits[:, -1] = 1e4  # a padding row of the head, which is not in the tokenizer's vocabulary
         index = len(self.fed) - self._prompt_tokens
         if len(logits) and index < len(self._script):
             logits[0, self._script[index]] = 100.0

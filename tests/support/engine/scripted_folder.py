@@ -1,6 +1,6 @@
-"""A model folder whose model writes the answers that a test gives it, through a real engine and a real server.
+"""Model folder whose model generates the answers that a test gives it, through a real engine and a real server.
 
-A grammar that does not admit an answer changes it, as it changes what any model wants to write.
+A grammar that rejects an answer changes it, as it changes the answer of any model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from support.models.tiny_model import EMBEDDING_ROWS, write_folder
 
 @dataclass
 class Script:
-    """What the model of a folder answers to the next requests."""
+    """Answers of a folder's model to the next requests."""
 
     folder: Path
     number: int = 0
 
     def write(self, *texts: str) -> None:
-        """Set the next answers, of which the last is repeated. Control tokens may be spelled."""
+        """Set the next answers; the last is repeated. Texts may contain control tokens."""
         tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         self.number += 1
         end = tokenizer.token_to_id("<|im_end|>")
@@ -55,6 +55,6 @@ class ScriptedProcess(ForkedEngineProcess):
 
 
 class ScriptedClient(ForkedClient):
-    """An engine client whose engine loads scripted models."""
+    """Engine client whose engine can load scripted models."""
 
     process_class = ScriptedProcess

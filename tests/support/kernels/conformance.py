@@ -1,7 +1,7 @@
-"""What holds the backends to the declared operations: cases, signatures, and what is missing.
+"""Conformance of backends to the declared operations: cases, signatures, and missing implementations.
 
-A case is a test that compares an operation with an independent computation. `checks` names the operations that it is
-for; the `backend` fixture runs it on every backend and verifies that it called them.
+A case is a test that compares an operation with an independent computation. `checks` names the case's operations; the
+`backend` fixture runs the case on every backend and verifies that it called them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Case = TypeVar("Case", bound=Callable[..., Any])
 
 
 def relative(value: Tensor, expected: Tensor) -> float:
-    """‖value − expected‖ / ‖expected‖ in float64; NaN never passes a comparison."""
+    """Return ‖value − expected‖ / ‖expected‖ in float64; NaN never passes a comparison."""
     return ((value.double() - expected).norm() / expected.norm()).item()
 
 
 def checks(*operations: str) -> Callable[[Case], Case]:
-    """Marks a test as a case of these operations."""
+    """Mark a test as a case of these operations."""
 
     def mark(case: Case) -> Case:
         case.operations = operations  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def checked_operations(case: object) -> tuple[str, ...]:
 
 @contextmanager
 def conforming(name: str, case: object) -> Iterator[Backend]:
-    """Runs a case on a backend; it must call every operation that it is marked with."""
+    """Provide a backend to a case; fail unless the case calls every operation that it is marked with."""
     backend = make_backend(name)
     with use_operations(backend):
         yield backend
@@ -56,12 +56,15 @@ def operations_with_cases(modules: Iterable[ModuleType]) -> set[str]:
 
 
 def without_case(operations: Mapping[str, Operation], checked: set[str]) -> list[str]:
-    """Declared operations that no case is marked with."""
+    """Return the declared operations without a case."""
     return [name for name in operations if name not in checked]
 
 
 def has_declared_parameters(declared: Operation, implementation: Callable[..., Any]) -> bool:
-    """Whether names, order and defaults are the declared ones; further parameters must have defaults."""
+    """Return whether an implementation has the declared names, order and defaults.
+
+    Its further parameters must have defaults.
+    """
     own = list(signature(implementation).parameters.values())
     expected = [(parameter.name, parameter.default) for parameter in declared.parameters]
     further = own[len(expected) :]

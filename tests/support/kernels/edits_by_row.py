@@ -1,4 +1,4 @@
-"""Logit edits one request at a time, written plainly: what the batched operation must equal."""
+"""Logit edits one request at a time: a plain reference for the batched operation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def keep(logits: Tensor, tokens: Sequence[int]) -> None:
 
 
 def follow(rules: TranscriptRules, logits: Tensor, tokens: Sequence[int]) -> None:
-    """A transcript's rules after its opening; `tokens` are all of the request's."""
+    """Apply a transcript's rules after its opening; `tokens` are the prompt and output of the request."""
     length = len(tokens) - rules.begin
     if length == 0:
         logits[sorted(rules.blank)] = MINUS_INFINITY
@@ -65,7 +65,7 @@ def follow(rules: TranscriptRules, logits: Tensor, tokens: Sequence[int]) -> Non
         if rules.max_initial is not None:
             logits[first + rules.max_initial + 1 :] = MINUS_INFINITY
         return
-    logits[first - 1] = MINUS_INFINITY  # the token for a transcript without timestamps
+    logits[first - 1] = MINUS_INFINITY  # token that starts a transcript without timestamps
     was_timestamp = tokens[-1] >= first
     follows_timestamp = length < 2 or tokens[-2] >= first
     if was_timestamp and follows_timestamp:
@@ -81,12 +81,12 @@ def follow(rules: TranscriptRules, logits: Tensor, tokens: Sequence[int]) -> Non
 
 
 def keep_typical(logits: Tensor, temperature: float, typical_p: float) -> None:
-    """Keep the tokens whose surprise is nearest to the entropy, up to this total probability."""
+    """Keep the tokens whose surprise is nearest to the entropy, up to a total probability of `typical_p`."""
     logprobs = (logits / temperature).log_softmax(-1)
     probabilities = logprobs.exp()
     entropy = -(probabilities * logprobs.clamp(min=-1e30)).sum()
     _, order = (-logprobs - entropy).abs().sort(stable=True)
     ordered = probabilities[order]
     dropped = ordered.cumsum(-1) - ordered >= typical_p
-    dropped[0] = False  # also where the total rounds to 0
+    dropped[0] = False  # keep a token even if the total rounds to 0
     logits[order[dropped]] = MINUS_INFINITY

@@ -1,4 +1,4 @@
-"""The backends that implement an operation."""
+"""Backends that implement an operation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from antiphon.ops.registry import available_backends, get_backend
 
 
 def implemented_by(declared: Operation) -> list[str]:
-    """Return the available backends with an implementation of their own; the reference is always one."""
+    """Return the available backends with their own implementation; the reference always has one."""
     names = available_backends()
     return [name for name in names if name == "reference" or get_backend(name).implementation(declared.name)]

@@ -1,4 +1,4 @@
-"""Builds of the Triton kernels, for cards that need not be there, with what each takes of a multiprocessor."""
+"""Builds of the Triton kernels for cards that need not be present, with the resources that each build takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antiphon.ops.triton.invariant.tiles import PART_TOKENS, attention_tile, pro
 from antiphon.ops.triton.launch import decode_tile, prefill_tile, row_warps, sequence_tile, vector_tile
 from antiphon.ops.triton.sound import frame_norm
 
-#: Shared memory that a program may have, in bytes, by capability.
+#: Maximum bytes of shared memory of a program, by compute capability.
 SHARED_LIMITS = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
 
 _KERNELS = "antiphon.ops.triton.kernels"
@@ -52,21 +52,21 @@ _SEQUENCE = dict(
 
 @dataclass(frozen=True)
 class Build:
-    """A kernel (`folder.module.name`) with the types of its arguments and its constants."""
+    """Kernel (`folder.module.name`) with the types of its arguments and its constants."""
 
     kernel: str
     types: dict[str, str]
     constants: dict[str, Any]
     warps: int = 4
     stages: int = 3
-    fuses: bool = True  # a product and a sum into one instruction
+    fuses: bool = True  # fuse a product and a sum into an instruction
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a build takes: bytes of shared memory, registers a thread, bytes of stack a thread (registers spilled).
+    """Resources of a build: bytes of shared memory; registers and bytes of stack (spills) per thread.
 
-    `products` are its instructions for products of matrices.
+    `products` are its instructions for matrix products.
     """
 
     shared: int
@@ -136,7 +136,7 @@ def _invariant_attention(channels: int, pages: str, splits: int, **changes: Any)
 
 
 def invariant_builds() -> Iterator[Build]:
-    """Those of batch-invariant mode."""
+    """Yield the builds of batch-invariant mode."""
     for rows, outputs, gated in ((1, 1024, False), (16, 12288, True), (256, 4096, False), (8192, 12288, True)):
         yield _invariant(rows, outputs, gated)
     yield _invariant_attention(128, _HALF, 1)
@@ -148,7 +148,7 @@ def invariant_builds() -> Iterator[Build]:
 
 
 def builds(capability: int) -> Iterator[Build]:
-    """The kernels with the types and tiles that models of 0.6B and 8B use on such a card."""
+    """Yield builds with the types and tiles that models of 0.6B and 8B use on a card of this compute capability."""
     yield _vector(1, 1024, 3072, True)
     yield _vector(4, 4096, 4096, False)
     yield _rows(1024, 4096, 64, 256, 2, 4, NORM_PARTS=64, RESIDUAL=False, SCALED=False)
@@ -178,7 +178,7 @@ def builds(capability: int) -> Iterator[Build]:
 
 
 def _rotation_builds(eight: str) -> Iterator[Build]:
-    """Heads of 0.6B and 8B models, in pages of 16 and of 8 bits."""
+    """Yield builds for the heads of 0.6B and 8B models, with pages of 16 and of 8 bits."""
     for heads, pages, balanced in ((16, _HALF, False), (32, "*i8", True), (32, eight, False)):
         sizes = dict(H=heads, HK=8, D=128, DB=128, HALFB=64, HB=heads, HKB=8, PAGE=16, BALANCED=balanced)
         types = _HEADS | dict(keys=pages, values=pages)
@@ -188,7 +188,7 @@ def _rotation_builds(eight: str) -> Iterator[Build]:
 
 
 def _choice_builds() -> Iterator[Build]:
-    """The choice with and without filters, and the edits of logits before it."""
+    """Yield builds of sampling with and without filters, and of the logit edits before it."""
     types = dict(
         logits=_WIDE, temperature=_WIDE, seed=_LONG, index=_LONG, rows=_INT, best=_WIDE, tokens=_INT, tops=_WIDE,
         sums=_WIDE, maxima=_WIDE, top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT,
@@ -271,7 +271,7 @@ def _sound_builds() -> Iterator[Build]:
 
 
 def compile_build(build: Build, capability: int) -> Resources:
-    """Compile a kernel for a card, which need not be there."""
+    """Compile a kernel for a compute capability and measure its resources; needs no GPU."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -299,7 +299,7 @@ def compile_build(build: Build, capability: int) -> Resources:
 
 
 def _usage(tool: Path, cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes of stack of a thread."""
+    """Return the registers and the bytes of stack of a thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -1,4 +1,4 @@
-"""A tiny stand-in for the engine: hands shuffled, non-contiguous blocks to requests and runs a model on spans."""
+"""Tiny stand-in for the engine: gives requests shuffled, non-contiguous blocks and runs a model on their spans."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from antiphon.ops.cache import OFFSET_UNIT
 
 @dataclass(frozen=True)
 class Span:
-    """One request's tokens of a step.
+    """Tokens of a request in a step.
 
-    `token_ids` are the tokens to compute, the first at position `start`. `block_tables` has the table entries of
-    every cache group that the step touches; `cross_tokens` is how many encoder states lie in a cross group.
+    `token_ids` are the tokens to compute, the first at position `start`. `block_tables` has the table entries of every
+    cache group that the step touches; `cross_tokens` is the number of encoder states in a cross group.
     """
 
     token_ids: Sequence[int]
@@ -47,7 +47,7 @@ def _padded_tables(tables: Sequence[Sequence[int]]) -> Tensor:
 def build_batch(
     spans: Sequence[Span], layouts: Mapping[str, CacheLayout], cross_groups: frozenset[str] = frozenset()
 ) -> Batch:
-    """Lay the spans end to end. Groups named in `cross_groups` are only read: nothing is stored to them."""
+    """Build a batch of the spans, laid end to end. Groups in `cross_groups` are only read, so they get no slots."""
     counts = [len(span.token_ids) for span in spans]
     query_start = np.zeros(len(spans) + 1, dtype=np.int32)
     np.cumsum(counts, out=query_start[1:])
@@ -87,7 +87,7 @@ def build_batch(
 
 
 class PagedRunner:
-    """Gives every request `max_tokens` worth of blocks up front, scattered over a poisoned arena."""
+    """Runner that gives every request blocks for `max_tokens` in advance, scattered over a poisoned arena."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class PagedRunner:
                 wanted += [(row, layout.group.name, layout.block_bytes)] * -(-tokens // block_tokens)
         random.Random(seed).shuffle(wanted)
         arena = allocate_arena(sum(size for _, _, size in wanted) + 4096)
-        arena.fill_(0xFF)  # NaN in every float type: reading what was not written shows
+        arena.fill_(0xFF)  # NaN in every float type, so that a read of an unwritten value is visible
         self.tables: list[dict[str, list[int]]] = [
             {layout.group.name: [] for layout in layouts} for _ in range(num_requests)
         ]
@@ -122,7 +122,7 @@ class PagedRunner:
         self.cross_groups = frozenset(x.group.name for x in layouts if x.group.kind is CacheKind.CROSS)
 
     def step(self, spans: Sequence[tuple[int, Sequence[int], int]]) -> list[Tensor]:
-        """Run (request, tokens, start) triples in one forward; logits [len(tokens), vocab] for each."""
+        """Run (request, tokens, start) triples in a forward pass; return logits [len(tokens), vocab] for each."""
         full = [
             Span(tokens, start, self.tables[row], wants_all_logits=True, cross_tokens=self.cross_tokens)
             for row, tokens, start in spans

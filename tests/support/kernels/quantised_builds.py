@@ -1,4 +1,4 @@
-"""Builds of the kernels for quantised weights, for cards that need not be there."""
+"""Builds of the kernels for quantised weights, for cards that need not be present."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from antiphon.ops.triton.quantised.forms import BlockForm
 from antiphon.ops.triton.quantised.tiles import row_tile, vector_tile
 
-#: Shared memory that a program may have, in bytes, by capability.
+#: Maximum bytes of shared memory of a program, by compute capability.
 SHARED_LIMITS = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
 
 _SCALES = {"half": "*fp16", "half_minimum": "*i32", "six_bits": "*i16", "signed": "*i16"}
@@ -27,7 +27,7 @@ _EPILOGUE = dict(ACTIVATION=4, BIAS=False)
 
 @dataclass(frozen=True)
 class Build:
-    """A kernel with the types of its arguments and its constants."""
+    """Kernel with the types of its arguments and its constants."""
 
     name: str
     kernel: Any
@@ -37,7 +37,7 @@ class Build:
 
 
 def builds(form: BlockForm, pdl: bool) -> Iterator[Build]:
-    """Every kernel with the shapes of an 8B model."""
+    """Yield a build of every kernel with the shapes of an 8B model."""
     from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
     from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
     from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
@@ -72,7 +72,7 @@ def fp8_build(pdl: bool) -> Build:
 
 
 def resources(build: Build, capability: int) -> tuple[int, int, int]:
-    """Compile for a card: bytes of shared memory of a program, registers and bytes of stack of a thread."""
+    """Compile for a card; return bytes of shared memory per program, and registers and bytes of stack per thread."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

@@ -9,7 +9,7 @@ from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: Where the f16 factors of a block are, and how many.
+#: Byte offset and number of the f16 factors in a block, by type.
 FACTORS = {
     TensorType.Q4_0: (0, 1), TensorType.Q4_1: (0, 2), TensorType.Q5_0: (0, 1), TensorType.Q5_1: (0, 2),
     TensorType.Q8_0: (0, 1), TensorType.Q4_K: (0, 2), TensorType.Q5_K: (0, 2), TensorType.Q6_K: (208, 1),
@@ -17,7 +17,7 @@ FACTORS = {
 
 
 def random_part(type: TensorType, rows: int, columns: int, generator: torch.Generator) -> WeightPart:
-    """Every bit at random, but factors of a sensible size."""
+    """Return random quantised rows, with factors of a sensible size."""
     data = torch.randint(0, 256, (rows, type.row_bytes(columns)), dtype=torch.uint8, generator=generator)
     blocks = data.view(rows, -1, type.block.size)
     first, count = FACTORS[type]

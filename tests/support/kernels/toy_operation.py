@@ -1,4 +1,4 @@
-"""A new operation, in one file: its declaration is its reference implementation."""
+"""A new operation in a single file: its declaration is its reference implementation."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def mirror_rows(x: Tensor, times: int = 1) -> Tensor:
-    """x [T, H] with the order of its channels reversed, `times` times → [T, H]."""
+    """Reverse the channels of x [T, H] `times` times → [T, H]."""
     return x.flip(-1) if times % 2 else x.clone()

@@ -21,7 +21,7 @@ def pick(generator: torch.Generator, values: Sequence[T]) -> T:
 
 
 def number(generator: torch.Generator, low: int, high: int) -> int:
-    """A random number from `low` to `high`, both included."""
+    """Return a random number from `low` to `high`, both included."""
     return int(torch.randint(low, high + 1, (1,), generator=generator))
 
 
@@ -30,14 +30,14 @@ def normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def error(value: Tensor, expected: Tensor) -> float:
-    """‖value − expected‖ / ‖expected‖ in float64."""
+    """Return ‖value − expected‖ / ‖expected‖ in float64."""
     value, expected = value.cpu().double(), expected.cpu().double()
     return ((value - expected).norm() / expected.norm().clamp(min=1e-30)).item()
 
 
 @dataclass
 class Scattered:
-    """Requests whose tokens are in scattered blocks of one layer's pages, and in rows of a larger table."""
+    """Requests whose tokens are in scattered blocks of a layer's pages, with tables in random rows of a larger one."""
 
     cache: LayerCache
     tables: Tensor  # [rows, blocks]
@@ -46,14 +46,14 @@ class Scattered:
     values: list[Tensor]
 
     def slots(self, request: int, first: int, last: int) -> Tensor:
-        """The slots of tokens `first` to `last` of a request."""
+        """Return the slots of tokens `first` (included) to `last` (excluded) of a request."""
         page = self.cache.layout.block_tokens
         tokens = torch.arange(first, last)
         entries = self.tables.cpu()[int(self.rows[request])].long()[tokens // page]
         return (entries * page + tokens % page).to(self.tables.device)
 
     def group(self, lengths: list[int], counts: list[int], num_decodes: int = 0) -> GroupBatch:
-        """A step in which request r has `counts[r]` queries at the end of `lengths[r]` tokens."""
+        """Build a step in which request r has `counts[r]` queries at the end of `lengths[r]` tokens."""
         device = self.tables.device
         slots = [self.slots(r, n - c, n) for r, (n, c) in enumerate(zip(lengths, counts, strict=True)) if n]
         starts = torch.tensor([0, *counts], device=device).cumsum(0).int()
@@ -65,7 +65,7 @@ def scatter(
     lengths: list[int], heads: int, channels: int, key_type: torch.dtype, value_type: torch.dtype,
     generator: torch.Generator, device: torch.device, page: int = 16, balance: Tensor | None = None, spare: int = 0,
 ) -> Scattered:  # fmt: skip
-    """Pages with random tokens, written by the reference; `spare` more tokens of each request have slots."""
+    """Fill pages with random tokens through the reference; each request has slots for `spare` more tokens."""
     layout = CacheLayout(CacheGroup("g", CacheKind.FULL, 3, heads, channels), page, key_type, value_type)
     blocks = max(-(-(length + spare) // page) for length in lengths) + 1
     count = len(lengths)
@@ -88,7 +88,7 @@ def scatter(
 
 
 def expected_attention(q: Tensor, pages: Scattered, lengths: list[int], counts: list[int], **options: object) -> Tensor:
-    """`ops.paged_attention` of the reference in fp32, request by request; requests of length 0 get zeros."""
+    """Return the reference's `paged_attention` in fp32, request by request; zeros for requests of length 0."""
     out = []
     with ops.use_backend("reference"):
         for request, (part, length) in enumerate(zip(q.split(counts), lengths, strict=True)):

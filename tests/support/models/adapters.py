@@ -1,4 +1,4 @@
-"""Random LoRA adapters in the files of PEFT and llama.cpp, and the weights that they come to."""
+"""Random LoRA adapters in the file formats of PEFT and llama.cpp, and the weights merged with them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch import Tensor
 
 from support.models import tiny_model
 
-#: Pairs (down [rank, inputs], up [outputs, rank]) by the layer's name.
+#: Pairs (down [rank, inputs], up [outputs, rank]) by layer name.
 Pairs = dict[str, tuple[Tensor, Tensor]]
 
 
 def linear_layers(state: Mapping[str, Tensor]) -> list[str]:
-    """The linear layers of a Llama's state, without embedding and head."""
+    """Return the names of a Llama's linear layers, without embedding and head."""
     return [name.removesuffix(".weight") for name in state if name.endswith("_proj.weight")]
 
 
@@ -37,7 +37,7 @@ def random_pairs(
 
 
 def merged(state: Mapping[str, Tensor], pairs: Pairs, alpha: float, rslora: bool = False) -> dict[str, Tensor]:
-    """The weights with the adapter's products added."""
+    """Return the weights with the adapter's scaled products added."""
     merged_state = dict(state)
     for name, (down, up) in pairs.items():
         rank = len(down)
@@ -48,7 +48,7 @@ def merged(state: Mapping[str, Tensor], pairs: Pairs, alpha: float, rslora: bool
 
 
 def write_peft(folder: Path, pairs: Pairs, alpha: float, dtype: torch.dtype = torch.float32, **settings: Any) -> Path:
-    """As `PeftModel.save_pretrained` lays it out."""
+    """Write an adapter as `PeftModel.save_pretrained` does."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for name, (down, up) in pairs.items():
@@ -84,7 +84,7 @@ def write_gguf_adapter(
     architecture: str = "llama",
     kind: str = "lora",
 ) -> Path:
-    """As llama.cpp's `convert_lora_to_gguf.py` writes it: for Llama, rows of queries and keys are interleaved."""
+    """Write an adapter as llama.cpp's `convert_lora_to_gguf.py` does; Llama's query and key rows are interleaved."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_type(gguf.GGUFType.ADAPTER)
     writer.add_string(gguf.Keys.Adapter.TYPE, kind)

@@ -1,6 +1,6 @@
-"""transformers' models over the weights of GGUF files, decoded by the `gguf` package.
+"""transformers' models with the weights of GGUF files, decoded by the `gguf` package.
 
-transformers' own loader takes a minute for a vocabulary of 262,144 tokens, most of it for their texts.
+transformers' own loader takes a minute for a vocabulary of 262,144 tokens, most of it for the tokens' texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from antiphon.weights.formats.open import open_checkpoint
 
-#: GGUF's names of sizes, without the architecture → those of transformers' configurations.
+#: GGUF's size keys without the architecture → configuration keys of transformers.
 SIZES = {
     "embedding_length": "hidden_size",
     "block_count": "num_hidden_layers",
@@ -32,7 +32,7 @@ MODEL_TYPES = {"llama": "llama", "qwen2": "qwen2", "gemma3": "gemma3_text"}
 
 
 def reference_model(path: Path) -> torch.nn.Module:
-    """Return transformers' model in 32 bits."""
+    """Return transformers' model of a GGUF file, in fp32."""
     checkpoint = open_checkpoint(path)
     metadata, architecture = checkpoint.metadata, checkpoint.architecture
     sizes: dict[str, Any] = {
@@ -65,7 +65,7 @@ def reference_model(path: Path) -> torch.nn.Module:
 
 
 def _as_transformers(values: Tensor, name: str, config: Any) -> Tensor:
-    """Undo what llama.cpp's converter changes: interleaved rotary pairs of Llama, and norms of Gemma that include 1."""
+    """Undo changes of llama.cpp's converter: Llama's interleaved rotary pairs, and the 1 added to Gemma's norms."""
     if config.model_type == "gemma3_text" and "norm" in name:
         return values - 1
     if config.model_type == "llama" and ("q_proj" in name or "k_proj" in name):

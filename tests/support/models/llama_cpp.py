@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-#: Room for a parameter struct whose exact layout we need not know: they are passed in memory, by value.
+#: Bytes reserved for a parameter struct, passed by value; enough for any layout, so the exact one need not be known.
 _OPAQUE_BYTES = 1024
 
 
@@ -29,9 +29,9 @@ class _Batch(ctypes.Structure):
 
 
 def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int, adapter: Path | None = None) -> np.ndarray:
-    """Logits [tokens, vocab] of a prompt of at most 512 tokens, with llama.cpp's default settings.
+    """Return logits [tokens, vocab] of a prompt of at most 512 tokens, with llama.cpp's default settings.
 
-    `adapter` is a LoRA adapter in a GGUF file.
+    `adapter` is the path of a LoRA adapter in GGUF.
     """
     import xllamacpp
 
@@ -55,7 +55,7 @@ def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int, adapter: Pa
     assert context
     threads = torch.get_num_threads()
     library.llama_set_n_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32]
-    library.llama_set_n_threads(context, threads, threads)  # its default of four spins on fewer cores
+    library.llama_set_n_threads(context, threads, threads)  # the default of four threads spins on fewer cores
     if adapter is not None:
         _set_adapter(library, model, context, adapter)
     batch = library.llama_batch_init(len(tokens), 0, 1)

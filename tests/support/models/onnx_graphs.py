@@ -1,4 +1,4 @@
-"""Exported graphs as the reference that models are held to: run by onnxruntime, with what lies between shown."""
+"""Exported ONNX graphs run by onnxruntime, as the reference for models and their intermediate values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Array = np.ndarray[Any, Any]
 
 
 class OnnxReference:
-    """A graph under onnxruntime, giving its own outputs and the named values between."""
+    """ONNX graph under onnxruntime that returns its outputs and the intermediate values named in `between`.
+
+    With `unquantised`, 8-bit products are computed on the decoded floats.
+    """
 
     def __init__(self, path: Path, between: Sequence[str] = (), *, unquantised: bool = False) -> None:
         model = onnx.load(path)
@@ -35,7 +38,7 @@ class OnnxReference:
 
 
 def _use_floats(model: onnx.ModelProto) -> None:
-    """Every product of 8-bit numbers becomes the product of what they stand for, with activations as they are."""
+    """Replace every product of 8-bit integers by the product of the floats that they encode."""
     graph = model.graph
     _drop_rounding(graph)
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -72,7 +75,7 @@ def _use_floats(model: onnx.ModelProto) -> None:
 
 
 def _drop_rounding(graph: onnx.GraphProto) -> None:
-    """Activations that are rounded and decoded again stay as they were, and constants are decoded."""
+    """Remove activations' quantise-dequantise pairs, and decode quantised constants."""
     rounded = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
     plain = {
         node.output[0]: rounded[node.input[0]]

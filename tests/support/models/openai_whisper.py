@@ -1,4 +1,4 @@
-"""openai-whisper, the package, as a reference. It is imported on first use: only `make test-all` installs it."""
+"""The openai-whisper package as a reference, imported on first use because only `make test-all` installs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.weights.dequantize.dequantize import dequantize
 
 
 def openai_model(checkpoint: Checkpoint) -> Any:
-    """openai-whisper's own module over the same weights, decoded to floats."""
+    """Build openai-whisper's own module with the same weights, decoded to floats."""
     from whisper.model import ModelDimensions, Whisper
 
     dims = {name: checkpoint.metadata[name] for name in ModelDimensions.__annotations__}
@@ -24,7 +24,7 @@ def openai_model(checkpoint: Checkpoint) -> Any:
 
 
 def interpret_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the loops of the package's alignment as Python: Numba takes seconds to compile them."""
+    """Run the loops of the package's alignment in Python: Numba takes seconds to compile them."""
     from whisper import timing
 
     for name in ("dtw_cpu", "backtrace"):

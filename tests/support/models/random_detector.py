@@ -1,4 +1,4 @@
-"""A voice activity detector with random weights, as an engine loads it."""
+"""Voice activity detector with random weights, as an engine loads it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from antiphon.runtime.loading.weight_forms import WeightOptions
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
-#: The vocabulary of Whisper's multilingual models before the third large one.
+#: Tokens in the vocabulary of Whisper's multilingual models before large-v3.
 WHISPER_VOCABULARY = 51865
 
 
@@ -39,7 +39,7 @@ def _bert(hidden: int, layers: int, heads: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-#: Shapes by name, as the models' own configurations have them.
+#: Configurations by shape name, with the values of the published models.
 WHISPER_SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "whisper-tiny": _whisper(384, 4, 6),
@@ -56,7 +56,10 @@ BERT_SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
 def random_whisper(
     shape: str, options: WeightOptions | None = None, seed: int = 0, device: Device | None = None
 ) -> LoadedModel:
-    """A Whisper of that shape, ready to run. Its transcripts have no meaning, and seldom end before their limit."""
+    """Build a Whisper of this shape with random weights.
+
+    Its transcripts are nonsense and rarely end before their limit.
+    """
     tokenizer = WhisperTokenizer(_spellings(), WHISPER_VOCABULARY)
     return random_model_of(f"random-{shape}", _known(shape, WHISPER_SHAPES), options, seed, device, tokenizer)
 
@@ -64,7 +67,7 @@ def random_whisper(
 def random_bert(
     shape: str, options: WeightOptions | None = None, seed: int = 0, device: Device | None = None
 ) -> LoadedModel:
-    """A BERT of that shape, ready to run. Its texts are numbers."""
+    """Build a BERT of this shape with random weights. Its tokenizer's texts are numbers."""
     return random_model_of(f"random-{shape}", _known(shape, BERT_SHAPES), options, seed, device)
 
 
@@ -75,6 +78,6 @@ def _known(shape: str, shapes: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _spellings() -> list[bytes]:
-    """Tokens of text: the 256 bytes, then numbers."""
+    """Return the texts of the text tokens: the 256 bytes, then numbers."""
     count = WhisperTokens.of_vocabulary(WHISPER_VOCABULARY).end
     return [bytes([byte]) for byte in range(256)] + [b" %d" % number for number in range(256, count)]

@@ -1,4 +1,4 @@
-"""A model of random weights as the files of a checkpoint, for servers, which load their models from files."""
+"""Checkpoint files of a model with random weights, for servers, which load models from files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from antiphon.bench.random_models.random_model import RandomCheckpoint
 from antiphon.models.registry import build_model
 
-#: Of a tokenizer's file; what ends an answer.
+#: Token of the tokenizer's file that ends an answer.
 END = "<|end|>"
 
 
 def write_random_model(folder: Path, metadata: Mapping[str, Any], seed: int = 0) -> Path:
-    """Write a folder as Hugging Face lays it out: bf16 weights, and a vocabulary of bytes and of numbers.
+    """Write a folder in Hugging Face's layout: bf16 weights, and a vocabulary of bytes and numbers.
 
-    `metadata` is its `config.json`. The text of most tokens is a number after a space.
+    `metadata` becomes `config.json`. The text of most tokens is a space and a number.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(dict(metadata)))

@@ -19,7 +19,7 @@ from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, pre
 from antiphon.weights.checkpoint import StoredTensor
 from antiphon.weights.types import TensorType
 
-#: Symbols that a random voice knows.
+#: Token ids by symbol, in a random voice.
 VOCABULARY = {chr(ord("!") + number): number for number in range(1, 100)}
 
 _BLOCKS = {
@@ -38,7 +38,7 @@ _BERT = {
     "num_hidden_layers": 12,
     "max_position_embeddings": 512,
 }
-#: Shapes by name, as the models' own configurations have them.
+#: Configurations by shape name, with the values of the published models.
 VOICE_SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "hibari-6m": {"model_type": "hibari", "vocab": VOCABULARY},
@@ -57,8 +57,8 @@ VOICE_SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
     }
 )
 
-#: Values that are not random, by patterns of names: the slopes of "snake" activations, which weights are divided by,
-#: about three frames for a phoneme, and a voiced pitch.
+#: Constant values by name pattern: slopes of "snake" activations, which are divisors; biases for about three frames per
+#: phoneme and for a voiced pitch.
 _FIXED = {
     "*.alpha[12].*": 1.0,
     "*duration_proj.linear_layer.bias": -2.8,
@@ -69,7 +69,7 @@ _FIXED = {
 
 
 class RandomVoice(RandomCheckpoint):
-    """A random checkpoint in fp32, as speech models are published, whose phonemes last as long as those of speech."""
+    """Random fp32 checkpoint, as speech models are published, whose phonemes are as long as in speech."""
 
     def has(self, name: str) -> bool:
         return True
@@ -90,7 +90,7 @@ class RandomVoice(RandomCheckpoint):
 def random_voice(
     metadata: Mapping[str, Any], options: WeightOptions | None = None, seed: int = 0, device: Device | None = None
 ) -> Synthesizer:
-    """A speech model of a configuration, ready to run; on the CPU unless a device is given."""
+    """Build a speech model with random weights, ready to run; on the CPU unless a device is given."""
     model = build_model(RandomVoice(metadata, seed))
     assert isinstance(model, Synthesizer)
     prepare(model, LoadReport(), options or WeightOptions(), device=device or Device.parse(CPU))
@@ -98,7 +98,7 @@ def random_voice(
 
 
 def random_utterance(model: Synthesizer, num_ids: int, seed: int = 0) -> Utterance:
-    """As many random phonemes, in a random voice."""
+    """Return `num_ids` ids with random phonemes, in a random voice."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(1, len(VOCABULARY), (num_ids - 2,), generator=generator).tolist()
     style = torch.randn(model.style_size, generator=generator) * 0.3

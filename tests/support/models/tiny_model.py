@@ -1,4 +1,4 @@
-"""A tiny random Llama with a tokenizer and a chat template, as a Hugging Face folder and as a GGUF file."""
+"""Tiny random Llama with a tokenizer and a chat template, as a Hugging Face folder and as a GGUF file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 64, 96, 2, 4, 2, 16
 CONTEXT = 4096
-#: More rows than the tokenizer has tokens, as real checkpoints do.
+#: Rows of the embedding: more than the tokenizer has tokens, as in real checkpoints.
 EMBEDDING_ROWS = 272
 MERGES = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("Ġ", "t")]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -42,7 +42,7 @@ CONFIG: dict[str, Any] = {
 
 
 def vocabulary() -> list[str]:
-    """The tokens in the order of their ids: every byte, the merges, the control tokens."""
+    """Return the tokens in the order of their ids: bytes, merges, control tokens."""
     return [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(a + b for a, b in MERGES), *SPECIAL]
 
 
@@ -57,7 +57,7 @@ def tiny_tokenizer() -> Tokenizer:
 
 
 def tiny_state(seed: int = 0) -> dict[str, Tensor]:
-    """Random weights under Hugging Face's names. The likeliest token is always a printable ASCII character."""
+    """Return random weights under Hugging Face's names. The likeliest token is always a printable ASCII character."""
     generator = torch.Generator().manual_seed(seed)
 
     def matrix(rows: int, columns: int) -> Tensor:
@@ -95,7 +95,7 @@ def write_folder(
     config: dict[str, Any] | None = None,
     chat_template: str | None = CHAT_TEMPLATE,
 ) -> Path:
-    """The model as Hugging Face lays it out."""
+    """Write the model as a Hugging Face folder; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tiny_state() if state is None else state, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(CONFIG if config is None else config))
@@ -106,7 +106,7 @@ def write_folder(
 
 
 def interleaved(weight: Tensor, heads: int) -> Tensor:
-    """Rows of a query or key matrix as GGUF has them for Llama: the two channels of a rotary pair side by side."""
+    """Interleave rows of a query or key matrix as GGUF does for Llama: the channels of a rotary pair are adjacent."""
     rows, columns = weight.shape
     return weight.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
 
@@ -131,7 +131,7 @@ def write_gguf(
     quantised: str | None = None,
     describe: Callable[[gguf.GGUFWriter], object] | None = None,
 ) -> Path:
-    """The same model as llama.cpp's converter writes it, in F32, or with its matrices of a quantised type.
+    """Write the same model as llama.cpp's converter does, in F32 or with its matrices in a quantised type.
 
     `describe` may add metadata.
     """
@@ -185,7 +185,7 @@ def _gguf_rows(name: str, tensor: Tensor) -> Tensor:
 
 
 def write_bert(folder: Path) -> Path:
-    """A tiny encoder with the tiny tokenizer."""
+    """Write a tiny encoder with the tiny tokenizer and zero weights; return its folder."""
     shapes = {
         "embeddings.word_embeddings.weight": (272, 16),
         "embeddings.position_embeddings.weight": (32, 16),
@@ -215,7 +215,7 @@ def write_bert(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder; tests must not change it."""
+    """Return the model's folder, which tests must not change."""
     return write_folder(tmp_path_factory.mktemp("models") / "tiny-llama")
 
 

@@ -56,12 +56,12 @@ TINY_HIBARI: dict[str, Any] = {
     "DECODER_BLOCKS": 2,
     "PROSODY_DILATIONS": (1, 2),
 }
-#: Phonemes and speeds of utterances.
+#: Number of phonemes and speed of each utterance.
 SIZES = ((9, 1.0), (5, 0.8), (7, 1.3))
 
 
 def build_voice(name: str) -> Synthesizer:
-    """A new model whose weights are not prepared, with smaller values of what is the same in every configuration."""
+    """Build a tiny model with unprepared weights; fixed sizes of its architecture are patched to smaller values."""
     with patch.multiple(decoder, DECODER_CHANNELS=24), patch.multiple(hibari, **TINY_HIBARI):
         model = build_model(RandomVoice(TINY_VOICES[name]))
     assert isinstance(model, Synthesizer)
@@ -70,17 +70,17 @@ def build_voice(name: str) -> Synthesizer:
 
 @cache
 def tiny_voice(name: str) -> Synthesizer:
-    """The model on the CPU in 32 bits and for its own backend, which tests share."""
+    """Return a shared fp32 model on the CPU, prepared for the default backend."""
     model = build_voice(name)
     backend = default_backend("cpu").name
-    if backend != "reference":  # it rounds weights when they are prepared, and else decodes them exactly
+    if backend != "reference":  # the reference rounds weights in preparation; unprepared, it decodes them exactly
         with ops.use_backend(backend):
             prepare(model, LoadReport(), WeightOptions(precision="fp32"), device=Device.parse("cpu"))
     return model
 
 
 def speech_on_cpu(name: str, spoken: list[Utterance]) -> list[Speech]:
-    """By the CPU's executor and its own backend."""
+    """Synthesize with the CPU's executor and default backend."""
     model = tiny_voice(name)
     executor = SynthesisExecutor(stages_of(model))
     try:
@@ -97,7 +97,7 @@ def stages_of(model: Synthesizer) -> SynthesisStages:
 
 
 def utterances(model: Synthesizer, sizes: Sequence[tuple[int, float]] = SIZES) -> list[Utterance]:
-    """Of different numbers of phonemes, speeds and seeds."""
+    """Return utterances of the given phoneme counts and speeds, each with its own seed."""
     return [
         Utterance(made.ids, made.style, speed, seed)
         for seed, (count, speed) in enumerate(sizes)
@@ -106,7 +106,7 @@ def utterances(model: Synthesizer, sizes: Sequence[tuple[int, float]] = SIZES) -
 
 
 def speaking_core(model: Synthesizer, executor: Any, max_step_tokens: int = 2048) -> EngineCore:
-    """A core with one speech model, `voice`."""
+    """Build a core whose only model is the speech model, named `voice`."""
     scheduler = OneShotScheduler(
         "voice", make_policy("fcfs"), max_model_tokens=model.max_positions, num_stages=len(model.stages),
         max_step_tokens=max_step_tokens,
@@ -136,6 +136,6 @@ def speak(core: EngineCore, spoken: list[Utterance]) -> list[Speech]:
 
 
 def difference(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """‖got − expected‖ / ‖expected‖."""
+    """Return ‖got − expected‖ / ‖expected‖."""
     got, expected = got.cpu().double(), expected.cpu().double()
     return float((got - expected).norm() / expected.norm())

@@ -1,4 +1,4 @@
-"""A Whisper of random weights with the real vocabulary's layout: small enough to run in milliseconds."""
+"""Random Whisper with the real vocabulary's layout, small enough to run in milliseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENGLISH, MULTILINGUAL = 51864, 51865
 
 
 def dims(vocab_size: int = ENGLISH) -> dict[str, int]:
-    """Under OpenAI's names."""
+    """Return the model's sizes under OpenAI's names."""
     return dict(
         n_vocab=vocab_size, n_mels=MELS, n_audio_ctx=POSITIONS, n_audio_state=HIDDEN, n_audio_head=HEADS,
         n_audio_layer=LAYERS, n_text_ctx=TEXT_POSITIONS, n_text_state=HIDDEN, n_text_head=HEADS, n_text_layer=LAYERS,
@@ -27,7 +27,7 @@ default_dims = dims
 
 
 def small_dims(vocab_size: int, states: int, text_positions: int) -> dict[str, int]:
-    """Of a model of one layer with any vocabulary and windows of any length."""
+    """Return sizes of a one-layer model with the given vocabulary and numbers of encoder and text positions."""
     lengths = {"n_audio_ctx": states, "n_text_ctx": text_positions}
     return dims(vocab_size) | lengths | {"n_audio_layer": 1, "n_text_layer": 1}
 
@@ -35,7 +35,7 @@ def small_dims(vocab_size: int, states: int, text_positions: int) -> dict[str, i
 def state_dict(
     vocab_size: int = ENGLISH, seed: int = 0, dims: Mapping[str, int] | None = None
 ) -> dict[str, torch.Tensor]:
-    """Random tensors under OpenAI's names; the width is the same whatever `dims` are."""
+    """Return random tensors under OpenAI's names; the width is HIDDEN whatever `dims` say."""
     sizes = dims or default_dims(vocab_size)
     generator = torch.Generator().manual_seed(seed)
 
@@ -74,7 +74,7 @@ def state_dict(
 
 
 def vocabulary(count: int) -> list[bytes]:
-    """Byte strings by rank: the 256 bytes, then distinct pairs with a space or a letter before."""
+    """Return `count` byte strings by rank: the 256 bytes, then pairs, then a space with four letters."""
     tokens = [bytes([byte]) for byte in range(256)]
     letters = b"abcdefghijklmnopqrstuvwxyz"
     for first in (b" ", *(bytes([letter]) for letter in letters)):

@@ -1,1 +1,1 @@
-"""The pages of the documentation."""
+"""Pages of the documentation."""

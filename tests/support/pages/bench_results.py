@@ -1,4 +1,4 @@
-"""Results of `bench serve` without a server: records with known times, summarized as the command does it."""
+"""Results of `bench serve` without a server: records with known times, summarized as by the command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAFTS = ("drafted_tokens", "accepted_tokens")
 
 
 def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> list[MeasuredRequest]:
-    """Answers of so many tokens each, with a tail of slow ones."""
+    """Build `count` records of `tokens` tokens each, with a long tail of latencies; `slow` multiplies all times."""
     source = random.Random(seed)
     made = []
     for number in range(count):
@@ -41,7 +41,7 @@ def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> li
 def result(
     of: list[MeasuredRequest], arrivals: Arrivals | None = None, model: str = "a-model", url: str = "http://host:1"
 ) -> dict[str, Any]:
-    """As JSON gives it back."""
+    """Return the result of these records as decoded from the command's JSON file."""
     load = arrivals or Arrivals(concurrency=4)
     workload = Workload(Endpoint.CHAT, load, max(1, len(of)), Lengths("fixed", 20), Lengths("fixed", 8))
     seconds = max(record.ended for record in of) - min(record.started for record in of)
@@ -62,7 +62,7 @@ def result(
 
 
 def as_of_an_earlier_version(content: dict[str, Any]) -> dict[str, Any]:
-    """Without what was added to the format since its first release."""
+    """Return the result without fields added since the format's first release."""
     old = {name: value for name, value in content.items() if name not in ("series", "load", "environment")}
     latencies = {
         name: None if row is None else {part: value for part, value in row.items() if part != "p95"}

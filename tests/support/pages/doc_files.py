@@ -1,4 +1,4 @@
-"""The files that the docs' examples read: recordings of real speech, texts, a schema, a git repository."""
+"""Files that the docs' examples read: recordings of real speech, texts, a schema, a git repository."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PERSON_SCHEMA = {
 
 
 def write_doc_files(folder: Path) -> None:
-    """Everything that a command in the docs names and does not make itself."""
+    """Write every file that a command in the docs reads and does not create itself."""
     folder.mkdir(parents=True, exist_ok=True)
     from antiphon.audio.decode import decode
 
     speech = decode(jfk(), rate=RATE).values
     _encode(folder / "meeting.m4a", speech, "aac")
-    question = round(JFK_SPEECH[2][0] * RATE)  # its second half: "ask not what your country can do for you ..."
+    question = round(JFK_SPEECH[2][0] * RATE)  # second half: "ask not what your country can do for you ..."
     _encode(folder / "lecture.mp3", speech[question:], "libmp3lame")
     shutil.copy(folder / "lecture.mp3", folder / "talk.mp3")
     (folder / "recordings").mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ def _encode(path: Path, samples: NDArray[np.float32], codec: str) -> None:
 
 
 def _git_repository(folder: Path) -> None:
-    """With a change that is not committed, for `git diff`."""
+    """Create a repository with an uncommitted change, for `git diff`."""
     git = shutil.which("git")
     assert git is not None, "git is needed for the docs' `git diff | antiphon run`"
     who = ["-c", "user.name=A", "-c", "user.email=a@localhost"]

@@ -1,4 +1,4 @@
-"""An HTML report read back: its tags are balanced, it refers to nothing outside, and its plots have their data."""
+"""Parsed HTML report: checks for balanced tags and self-contained content, and access to its plots' data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 
 class ReportPage(HTMLParser):
-    """Raises AssertionError for whatever a report must not have."""
+    """Parser of a report that raises AssertionError for any content that a report must not have."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -76,7 +76,7 @@ class ReportPage(HTMLParser):
 
     @property
     def plots(self) -> list[str]:
-        """The names of all plots; each has a heading, words, data and a table."""
+        """Names of all plots. Raises unless each plot has a heading, words, data and a table."""
         names = re.findall(r'<div class="plot"[^>]* aria-labelledby="([\w-]+)-title"', self.html)
         assert len(names) == len(self.scripts["application/json"])
         for name in names:
@@ -92,12 +92,15 @@ class ReportPage(HTMLParser):
 
 @dataclass(frozen=True)
 class PlotRead:
-    """One plot, as the script of the page reads it."""
+    """Data of a plot, as the page's script reads it."""
 
     chart: dict[str, Any]
 
     def lines(self) -> list[list[Point]]:
-        """The points of each series; of steps the ends of each level. All lie within the axes."""
+        """Return the points of each series except guides; raise if a point is off the axes.
+
+        Series of steps and bars give both ends of each level.
+        """
         return [self._points(series) for series in self.chart["series"] if series.get("kind") != "guide"]
 
     def marks(self) -> list[Point]:

@@ -1,4 +1,4 @@
-"""Running the blocks of a page: in a shell, with programs of this environment, and what must come of it."""
+"""Runner of a page's code blocks, in a shell with this environment's programs, and checks of their output."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from support.pages.snippets import Snippet, commands_to_run, line_is_shown, pyth
 from support.programs.fork_commands import ForkCommands
 from support.server.serve_command import ServeCommand
 
-#: Where the docs have a server.
+#: Server address that the docs use.
 ADDRESS = "http://127.0.0.1:8000"
 TIMEOUT_SECONDS = 240
 CONSOLE_SCRIPT = f"#!{sys.executable}\nimport sys\nfrom antiphon.cli.app import main\nsys.exit(main())\n"
 
-#: Commands that use the server which ANTIPHON_BASE_URL names.
+#: Commands that use the server at ANTIPHON_BASE_URL.
 SERVED_COMMANDS = {"run", "chat", "speak", "transcribe", "embed"}
 
-#: What output must have besides being there, by a part of the command.
+#: Text required in the output of a block, by a part of its code.
 EXPECTED = {
     "antiphon transcribe meeting.m4a": "fellow Americans",
     "-F file=@meeting.m4a": "fellow Americans",
@@ -36,7 +36,7 @@ EXPECTED = {
 
 
 class Programs:
-    """`antiphon` and `python` of this environment. With `forks`, they do not import anything again."""
+    """Folder with `antiphon` and `python` of this environment. With `forks`, they start without importing anything."""
 
     def __init__(self, folder: Path, forks: ForkCommands | None = None) -> None:
         folder.mkdir()
@@ -56,7 +56,7 @@ class Programs:
         }
 
     def shell(self, code: str, folder: Path, typed: str = "", **variables: str) -> tuple[int, str]:
-        """Run code in a shell that stops at the first error; its status and all that it prints."""
+        """Run code in a shell that stops at the first error; return its status and its combined output."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=folder,
@@ -74,7 +74,7 @@ class Programs:
 def check_commands(
     blocks: Sequence[Snippet], programs: Programs, folder: Path, server: str | None, **more: str
 ) -> None:
-    """Run blocks of the same code once. They must succeed and print or write something, and what the pages show."""
+    """Run blocks with equal code once; they must succeed, print or write something, and print what the pages show."""
     first = blocks[0]
     code = first.code
     if server is not None:
@@ -94,7 +94,7 @@ def check_commands(
 
 
 def check_examples(page: Path, programs: Programs, folder: Path, server: str | None) -> None:
-    """Run the Python blocks of a page as one program, which must succeed and print what the page shows."""
+    """Run a page's Python blocks as one program; it must succeed and print what the page shows."""
     script = folder.with_name(f"{page.name}.py")
     script.write_text(program(page, server or ADDRESS), encoding="utf-8")
     status, output = programs.shell(f"python {shlex.quote(str(script))}", folder)
@@ -109,7 +109,7 @@ def check_shown(snippet: Snippet, output: str) -> None:
 
 
 def program(page: Path, address: str = ADDRESS) -> str:
-    """The Python blocks of a page as one program whose line numbers are the page's."""
+    """Return the Python blocks of a page as one program with the page's line numbers."""
     lines: list[str] = []
     for snippet in python_blocks(page):
         lines += [""] * (snippet.line - 1 - len(lines))
@@ -118,14 +118,14 @@ def program(page: Path, address: str = ADDRESS) -> str:
 
 
 def needs_server(code: str) -> bool:
-    """Whether code talks to a server that must run already."""
+    """Return whether the code talks to a server that must already run."""
     return ADDRESS in code or re.search(r"antiphon (ps|stop)\b", code) is not None
 
 
 def served_blocks() -> tuple[list[list[Snippet]], list[list[Snippet]]]:
-    """The blocks to run: with a server that has the models, and without one.
+    """Return the blocks to run with a server that has the models, and those to run without one.
 
-    The shortest block of each command loads the model itself; others use the server, if the command can.
+    The shortest block of each command loads the model itself; later blocks use the server if the command can.
     """
     blocks = sorted(commands_to_run(), key=lambda found: len(found[0].code))
     served, alone, known = [], [], set()
@@ -142,7 +142,7 @@ def served_blocks() -> tuple[list[list[Snippet]], list[list[Snippet]]]:
 
 
 def end(command: ServeCommand) -> None:
-    """Stop a server, which must end without an error."""
+    """Stop a server; fail unless it exits without an error."""
     if command.process.poll() is None:
         command.process.send_signal(signal.SIGTERM)
     status = command.wait_for_end()

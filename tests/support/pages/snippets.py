@@ -1,7 +1,7 @@
-"""The code blocks of Markdown pages, and what a page says about running them.
+"""Code blocks of Markdown pages, with the pages' markers for running them.
 
-A block is run unless the line before it is `<!-- not run: REASON -->`. A `text` block that directly follows a block
-which is run holds lines of its output; `...` stands for anything.
+A block is run unless the line before it is `<!-- not run: REASON -->`. A `text` block that directly follows a run block
+holds lines of its output; `...` stands for any text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from antiphon.weights.catalog.catalog import catalog
 
 ROOT = Path(__file__).parents[3]
-#: Generated pages have no commands to run: docs/cli.md is help, docs/python-api.md is signatures.
+#: Generated pages, which have no commands to run.
 GENERATED = ("cli.md", "python-api.md")
 PAGES = [
     ROOT / "README.md",
@@ -29,15 +29,15 @@ _NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 
 @dataclass(frozen=True)
 class Snippet:
-    """A block of a page. `line` is the number of its first line of code, counted from 1."""
+    """Block of a page. `line` is the line number of its first line of code, counted from 1."""
 
     page: Path
     line: int
     language: str
     code: str
-    #: Why it is not run; None if it is.
+    #: Reason not to run the block; None if it is run.
     not_run: str | None
-    #: Lines of output that the page shows below the block.
+    #: Output lines that the page shows below the block.
     shown: tuple[str, ...] = ()
 
     @property
@@ -47,7 +47,7 @@ class Snippet:
 
 @cache
 def snippets(page: Path) -> list[Snippet]:
-    """Every block of a page, in order."""
+    """Return every block of a page, in order."""
     blocks = list(_blocks(page))
     out = []
     for index, (start, end, language, code, reason) in enumerate(blocks):
@@ -76,16 +76,16 @@ def _blocks(page: Path) -> Iterator[tuple[int, int, str, str, str | None]]:
 
 
 def in_language(language: str) -> list[Snippet]:
-    """The blocks of all pages in a language."""
+    """Return the blocks of all pages in this language."""
     return [snippet for page in PAGES for snippet in snippets(page) if snippet.language == language]
 
 
 @cache
 def commands_to_run() -> list[list[Snippet]]:
-    """The `sh` blocks that are run, apart from those that start a server; blocks of the same code are one.
+    """Return the `sh` blocks to run, except those that start a server; blocks with equal code form a group.
 
-    A block is left out if each of its commands is run in another block, perhaps with more options, unless the page
-    shows output of the block.
+    A block is left out if other blocks run each of its commands, perhaps with more options, unless the page shows
+    output of the block.
     """
     found: dict[str, list[Snippet]] = {}
     for snippet in in_language("sh"):
@@ -104,12 +104,12 @@ def is_server(snippet: Snippet) -> bool:
 
 
 def commands(code: str) -> list[str]:
-    """The lines of a block, those that a backslash continues joined."""
+    """Split a block into commands, joining lines continued by a backslash."""
     return code.replace("\\\n", "").splitlines()
 
 
 def _is_part(command: str, other: str) -> bool:
-    """Whether a command is the same as another, or a plain command of Antiphon with fewer options or other values."""
+    """Return whether the commands are equal, or `command` is the Antiphon command `other` with fewer options."""
     if command == other:
         return True
     (kind, options), (other_kind, other_options) = _kind(command), _kind(other)
@@ -117,18 +117,18 @@ def _is_part(command: str, other: str) -> bool:
 
 
 def _kind(command: str) -> tuple[tuple[str, ...], set[str]]:
-    """A command's words that are commands or models, and the names of its options."""
+    """Return a command's words that name commands or models, and the names of its options."""
     words = shlex.split(command, comments=True)
     kind = tuple(word for word in words if word in catalog() or re.fullmatch("[a-z]+", word))
     return kind, {word for word in words if word.startswith("-")}
 
 
 def python_blocks(page: Path) -> list[Snippet]:
-    """The Python blocks of a page that are run."""
+    """Return the Python blocks of a page that are run."""
     return [snippet for snippet in snippets(page) if snippet.language == "python" and snippet.not_run is None]
 
 
 def line_is_shown(line: str, output: str) -> bool:
-    """Whether output has the line; `...` in it stands for anything within one line."""
+    """Return whether the output contains the line; `...` in the line matches any text within a line."""
     pattern = ".*".join(re.escape(part) for part in line.strip().split("..."))
     return re.search(pattern, output) is not None

@@ -1,4 +1,4 @@
-"""The program as a user types it, run in the test's own process."""
+"""The command line as a user types it, run in the test's own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer.testing
 
 from antiphon.cli.app import main
 
-#: What `python -c` runs as the program.
+#: Code with which `python -c` runs the program.
 PROGRAM = "from antiphon.cli.app import main; main()"
 
 _command = cache(typer.main.get_command)
@@ -30,7 +30,7 @@ Invoke = Callable[..., Outcome]
 
 
 def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
-    """Check the exit code, that nothing is on standard output, and that the last line of complaint has all `parts`."""
+    """Check the exit code, that standard output is empty, and that the last line of the error contains all `parts`."""
     last = outcome.err.splitlines()[-1]
     assert (outcome.code, outcome.out) == (code, ""), outcome
     assert last.startswith("antiphon: ") and "Traceback" not in outcome.err
@@ -39,13 +39,13 @@ def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
 
 
 def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Typer build the program's commands once and not for each run, which takes a tenth of a second."""
+    """Make Typer build the program's commands once instead of in each run, where building takes a tenth of a second."""
     monkeypatch.setattr(typer.main, "get_command", _command)
     monkeypatch.setattr(typer.testing, "_get_command", _command)
 
 
 def invoker(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[bytes], encoding: str = "utf-8") -> Invoke:
-    """A function of a command's arguments; `stdin` is what is piped into it. No server is configured around it."""
+    """Return a function that runs a command with these arguments and `stdin`; no server is configured for it."""
     built_once(monkeypatch)
     for name in ("BASE_URL", "API_KEY", "ADMIN_KEY"):
         monkeypatch.delenv(f"ANTIPHON_{name}", raising=False)

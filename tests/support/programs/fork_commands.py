@@ -1,7 +1,7 @@
-"""`antiphon` and `python SCRIPT` as commands for a shell, each of which runs in a fork of a template.
+"""Shell commands `antiphon` and `python SCRIPT`, each of which runs in a fork of a template process.
 
-A command is a small program that passes its arguments, variables, folder and standard streams to this process, has it
-fork the template, and ends with the status of the fork.
+A command is a small program that passes its arguments, variables, folder and standard streams to this process, which
+forks the template. The command exits with the fork's status.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ sys.exit(status if status >= 0 else 128 - status)
 
 
 class ForkCommands:
-    """Serves the commands in threads of this process until it is closed."""
+    """Server of the commands, in threads of this process until it is closed."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="antiphon-forks-")
@@ -46,7 +46,7 @@ class ForkCommands:
         threading.Thread(target=self._accept, name="fork-commands", daemon=True).start()
 
     def install(self, folder: Path) -> None:
-        """Write the commands into a folder."""
+        """Write the commands as executables into a folder."""
         for program in CODE:
             address = repr(self._listener.getsockname())
             (folder / program).write_text(CLIENT.replace("ADDRESS", address).replace("PROGRAM", repr(program)))
@@ -68,13 +68,13 @@ class ForkCommands:
             code, folder = CODE[request["program"]], Path(request["folder"])
             streams = (given, out, errors)
             fork = template(*ENGINE_MODULES).start(code, request["arguments"], streams, request["environment"], folder)
-            for stream in streams:  # the fork has its own
+            for stream in streams:  # the fork has its own copies
                 os.close(stream)
             self._forks.append(fork)
             link.sendall(str(fork.wait()).encode())
 
     def close(self) -> None:
-        """End the commands that still run."""
+        """Terminate the commands that still run, and remove the socket."""
         self._listener.close()
         for fork in self._forks:
             fork.terminate()

@@ -1,10 +1,9 @@
-"""Python programs in forks of a process that has imported what they need, so that none of them takes seconds to import.
+"""Python programs in forks of a process that has imported their modules, since the imports take seconds.
 
 A *template* is a process that has imported some modules and does nothing else. `Template.start` forks it; the fork runs
-`python -c CODE ARGUMENT…` with its own standard streams, variables and folder, in a session of its own, and ends as an
-interpreter ends. Its parent is the template, which reports its status. Programs whose start is tested are started by
-`subprocess` instead.
-
+`python -c CODE ARGUMENT…` with its own standard streams, variables and folder, in a session of its own, and exits as an
+interpreter does. Its parent is the template, which reports its status. Programs whose start is under test are started
+by `subprocess` instead.
 Run as a script, this file is the template.
 """
 
@@ -33,11 +32,11 @@ from typing import IO, Any
 
 START_SECONDS = 120.0
 MESSAGE_BYTES = 1 << 20
-#: Above all descriptors of a template.
+#: Lowest free descriptor: above all descriptors of a template.
 FIRST_FREE = 900
 
-#: Modules of commands that do not run a model; of commands that do, of servers and of engine processes; and of tests of
-#: what a command imports. A name that ends with .* stands for all modules of a package.
+#: Modules to import: for commands without a model; for commands with a model, servers and engine processes; and for
+#: tests of what a command imports. A name that ends with .* stands for all modules of a package.
 LIGHT_MODULES = ("antiphon.cli.app", "antiphon.cli.chat.loop", "prompt_toolkit", "rich.markdown")
 ENGINE_MODULES = (
     *LIGHT_MODULES,
@@ -48,7 +47,7 @@ ENGINE_MODULES = (
     "antiphon.server.launch",
 )
 BARE_MODULES = ("antiphon.cli.app",)
-#: The environment of templates. A test may have changed the present one.
+#: Environment of templates, copied at import because a test may change the current one.
 ENVIRONMENT = dict(os.environ)
 
 
@@ -56,7 +55,7 @@ ENVIRONMENT = dict(os.environ)
 
 
 class Fork:
-    """The part of `subprocess.Popen` that tests and `EngineProcess` use."""
+    """Forked program, with the part of `subprocess.Popen`'s interface that tests and `EngineProcess` use."""
 
     def __init__(self) -> None:
         self.pid = 0
@@ -87,7 +86,7 @@ class Fork:
 
 
 class Template:
-    """A template, as seen by a process that requests forks of it through a socket. Used from any thread."""
+    """Connection to a template, over a socket, that requests forks. Safe to use from any thread."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._lock = threading.Lock()
@@ -97,7 +96,10 @@ class Template:
 
     @contextlib.contextmanager
     def other_socket(self) -> Iterator[int]:
-        """The descriptor of a socket for another process; it is closed here at the end of the block."""
+        """Yield the descriptor of a socket through which another process can request forks.
+
+        It is closed here afterwards.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
             with self._lock:
@@ -112,9 +114,9 @@ class Template:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Fork:
-        """Run `python -c CODE ARGUMENT…`; `streams` are its descriptors from 0 on.
+        """Run `python -c CODE ARGUMENT…` in a fork; `streams` become its descriptors from 0 on.
 
-        A terminal that is its standard input becomes the controlling one.
+        A terminal as standard input becomes the controlling terminal.
         """
         variables = dict(os.environ if environment is None else environment)
         request: dict[str, Any] = {"code": code, "arguments": [*arguments], "environment": variables}
@@ -137,7 +139,10 @@ class Template:
         stdout: int | None = None,
         more: Sequence[int] = (),
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end; with `stdout`, its standard output goes there. `more` are descriptors from 3 on."""
+        """Run a program to its end; return its status and output.
+
+        `stdout` is a descriptor for its standard output; the descriptors in `more` become its descriptors from 3 on.
+        """
         with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
             given.write(stdin)
             given.seek(0)
@@ -166,7 +171,7 @@ class Template:
 
 @cache
 def template(*modules: str) -> Template:
-    """The template with these modules. It is started on first use and ends with this process."""
+    """Return the template that has imported these modules; it starts on first use and ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
@@ -189,11 +194,11 @@ def template(*modules: str) -> Template:
 
 
 def serve(first: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request and report each fork's process id and status. Return the request in the fork.
+    """Fork for each request and report each fork's process id and status; return the request in the fork, else None.
 
-    Without a number, a request is another socket for requests. The template ends with the first socket's other side.
+    A message without a number passes another socket for requests. The template ends when the first socket closes.
     """
-    children: dict[int, tuple[socket.socket, int, int]] = {}  # who requested it, number and process id, by pidfd
+    children: dict[int, tuple[socket.socket, int, int]] = {}  # requester's socket, number and process id, by pidfd
     with selectors.DefaultSelector() as selector:
         selector.register(first, selectors.EVENT_READ)
         while True:
@@ -209,7 +214,7 @@ def serve(first: socket.socket) -> dict[str, Any] | None:
                 requests = key.fileobj
                 try:
                     data, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 8)
-                except ConnectionResetError:  # a process that requested forks was killed
+                except ConnectionResetError:  # the requesting process was killed
                     data, files = b"", []
                 if not data and requests is first:
                     return None
@@ -225,7 +230,7 @@ def serve(first: socket.socket) -> dict[str, Any] | None:
                 if pid == 0:
                     for own in selector.get_map().values():
                         if isinstance(own.fileobj, socket.socket):
-                            own.fileobj.detach()  # `become` closes it
+                            own.fileobj.detach()  # `become` closes its descriptor
                     return {**request, "streams": files}
                 for file in files:
                     os.close(file)
@@ -237,7 +242,7 @@ def serve(first: socket.socket) -> dict[str, Any] | None:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Be the program: its session, streams, variables and folder."""
+    """Turn this fork into the program: set its session, streams, variables, folder and arguments."""
     os.setsid()
     above = [fcntl.fcntl(stream, fcntl.F_DUPFD, FIRST_FREE) for stream in request["streams"]]
     os.closerange(3, FIRST_FREE)
@@ -246,7 +251,7 @@ def become(request: dict[str, Any]) -> None:
         os.close(stream)
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    sys.stdin = os.fdopen(0, closefd=False)  # the template's remembers whether one can seek in it
+    sys.stdin = os.fdopen(0, closefd=False)  # the template's stdin has cached whether it is seekable
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])

@@ -1,4 +1,4 @@
-"""A program on a terminal with a screen: cursor control, scrollback, and answers to what the program asks of it."""
+"""A program on a terminal with a screen: cursor control, scrollback, and answers to the program's terminal queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UP = "\x1b[A"
 
 
 class Screen(Terminal):
-    """What a person sees, emulated by pyte; `text` includes what has scrolled off the top."""
+    """Terminal with a screen, emulated by pyte; `text` includes lines that have scrolled off the top."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Screen(Terminal):
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def resize(self, columns: int, rows: int) -> None:
-        """As when the window is made larger or smaller; the program gets SIGWINCH.
+        """Resize the window; the program receives SIGWINCH.
 
         pyte drops the top lines of a screen that becomes lower. Here, as in terminals, the empty lines at the bottom go
-        first, and lines that leave at the top can still be scrolled back to.
+        first, and lines that scroll off the top stay in the history.
         """
         screen, x, y = self._screen, self._screen.cursor.x, self._screen.cursor.y
         dropped = max(0, screen.lines - rows)
@@ -74,11 +74,11 @@ class Screen(Terminal):
 
     @property
     def line(self) -> str:
-        """The line that the cursor is on."""
+        """Text of the line that the cursor is on."""
         return str(self._screen.display[self._screen.cursor.y]).rstrip()
 
     def until(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
-        """Take what the program shows until the condition holds."""
+        """Read the program's output until the condition holds."""
         deadline = time.monotonic() + timeout
         while not condition():
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
@@ -86,7 +86,7 @@ class Screen(Terminal):
             self.shown += self._read()
 
     def until_shown(self, *texts: str) -> None:
-        """All of the texts are on the screen; the terminal may break them at its right edge."""
+        """Wait until all of the texts are on the screen; the terminal may break them at its right edge."""
 
         def are_shown() -> bool:
             lines = self.text
@@ -96,9 +96,9 @@ class Screen(Terminal):
         self.until(are_shown)
 
     def until_prompt(self) -> None:
-        """The program waits for a message, and nothing is typed yet."""
+        """Wait until the program shows an empty prompt."""
         self.until(lambda: self.line == ">")
 
     def paste(self, text: str) -> None:
-        """As terminals do it: between two marks, with carriage returns."""
+        """Paste text as terminals do: between two marks, with carriage returns."""
         self.type(PASTE_START + text.replace("\n", "\r") + PASTE_END)

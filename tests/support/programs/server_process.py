@@ -1,4 +1,4 @@
-"""What the processes of a server use, read from Linux's `/proc`: processor time, memory, open files, children."""
+"""Resources of a server's processes, read from Linux's `/proc`: processor time, memory, open files, children."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _proc(pid: int, name: str) -> Path:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads so far, those that have ended included."""
+    """Return user and system seconds of all threads so far, including ended threads."""
     fields = _proc(pid, "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -46,7 +46,7 @@ def num_threads(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Direct ones, of any of its threads."""
+    """Return the ids of direct child processes, whichever thread started them."""
     found: list[int] = []
     for task in _proc(pid, "task").iterdir():
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ class ServerProcess:
     pid: int
 
     def engine_pid(self) -> int:
-        """Of `antiphon serve`: the process that computes."""
+        """Return the id of the engine process under `antiphon serve`."""
         for child in children(self.pid):
             if b"antiphon.runtime.process.worker" in _proc(child, "cmdline").read_bytes():
                 return child
@@ -71,9 +71,9 @@ class ServerProcess:
 def started_server(
     command: list[str], url: str | None, ready_path: str, seconds: float = 120.0
 ) -> Iterator[ServerProcess]:
-    """Run a server's command until the block ends. It is ready when `ready_path` answers 200.
+    """Run a server's command until the block ends; yield once `ready_path` answers 200.
 
-    Without a `url` the address is the first one that the server prints.
+    Without a `url`, the address is the first one that the server prints.
     """
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -99,7 +99,7 @@ def started_server(
 
 @contextmanager
 def antiphon_server(*arguments: str) -> Iterator[ServerProcess]:
-    """`antiphon serve` of this installation on a free port, with models and options."""
+    """Run `antiphon serve` of this installation on a free port, with these models and options."""
     program = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
     command = [*program, "serve", *arguments, "--port", "0", "--no-log-requests"]
     with started_server(command, None, "/readyz") as server:

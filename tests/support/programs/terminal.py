@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, as a person at a keyboard drives it."""
+"""A program on a pseudo-terminal, driven as by a person at a keyboard."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class Terminal:
-    """The terminal is the program's standard streams, and it is in the foreground: Ctrl-C is a real SIGINT.
+    """Pseudo-terminal whose foreground program is `python -c CODE ARGUMENT…`, in a fork of `template`.
 
-    The program is `python -c CODE ARGUMENT…`, in a fork of `template`.
+    The terminal is the program's standard streams and its controlling terminal, so Ctrl-C sends a real SIGINT.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Terminal:
         self.shown = ""
 
     def opened(self) -> None:
-        """The terminal is there and the program not yet."""
+        """Prepare the terminal before the program starts, in subclasses."""
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
     def wait_for(self, text: str, timeout: float = PATIENCE_SECONDS) -> str:
-        """What is shown from here to the end of `text`; anything after it is kept for the next call."""
+        """Return the output up to and including `text`; keep the rest for the next call."""
         deadline = time.monotonic() + timeout
         while text not in self.shown:
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
@@ -49,9 +49,9 @@ class Terminal:
         return before + text
 
     def press_until(self, key: str, text: str) -> None:
-        """Press a key, again every ten seconds until `text` is shown.
+        """Press a key every ten seconds until `text` is shown.
 
-        A signal that comes between a prompt and the program's waiting for a line is noticed with the next key only.
+        A program notices a signal that arrives just before it waits for a line only with the next key.
         """
         for _ in range(12):
             self.type(key)
@@ -61,7 +61,7 @@ class Terminal:
         raise AssertionError(f"{text!r} was not shown")
 
     def wait_for_end(self, timeout: float = PATIENCE_SECONDS) -> int:
-        """Exit code; `shown` has what the program said last."""
+        """Wait for the program to exit; return its exit code. `shown` then has its last output."""
         deadline = time.monotonic() + timeout
         while select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
             try:
@@ -73,7 +73,7 @@ class Terminal:
     def _read(self) -> str:
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # how Linux tells that the other side is closed
+        except OSError:  # Linux's report that the other side is closed
             data = b""
         if not data:
             raise EOFError(f"the program ended; its last words: {self.shown[-2000:]!r}")

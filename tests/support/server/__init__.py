@@ -1,1 +1,1 @@
-"""Servers in threads and processes of their own."""
+"""Servers in threads and in separate processes."""

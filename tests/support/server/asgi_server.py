@@ -1,4 +1,4 @@
-"""A plain ASGI application behind the server's own connections, in a thread."""
+"""Plain ASGI application behind the server's own connection handling, in a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.waiting import wait_until
 
 @contextmanager
 def serving_app(app: ASGIApp, limits: ConnectionLimits | None = None) -> Iterator[tuple[int, uvicorn.Server]]:
-    """Its port, and the server."""
+    """Serve an application until the block ends; yield its port and the uvicorn server."""
     listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(server_settings(app, limits or ConnectionLimits(), 2))  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: uvloop_run(lambda: server.serve([listener])), daemon=True)

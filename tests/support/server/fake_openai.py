@@ -1,4 +1,4 @@
-"""A tiny OpenAI-compatible server with known delays and known faults, in a thread of the test's own process."""
+"""Tiny OpenAI-compatible server with known delays and faults, in a thread of the test's own process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from typing import Any
 
 @dataclass
 class Behaviour:
-    """What the server does. Requests are numbered from 0, the tool's probe included; faults go by number."""
+    """Behaviour of the server.
+
+    `faults` are keyed by the request's number, counted from 0 and including the tool's probe.
+    """
 
     first_seconds: float = 0.0
     gap_seconds: float = 0.0
     tokens_per_chunk: int = 1
     faults: dict[int, str] = field(default_factory=dict)  # http_429, drop, stream_error, garbage, silent
     refuses_ignore_eos: bool = False
-    tokenize: str | None = "prompt"  # or "content", as llama.cpp has it, or None
+    tokenize: str | None = "prompt"  # text field of /tokenize; "content" in llama.cpp; None for no /tokenize
     tells_usage: bool = True
     cached_tokens: int | None = None
-    closes: bool = False  # each connection after one answer
+    closes: bool = False  # close each connection after an answer
 
 
 @dataclass
@@ -57,7 +60,7 @@ class FakeServer:
         writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
 
     def _tokenize(self, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        """Long words are two tokens."""
+        """Answer with a token per word, and two per word longer than six letters."""
         name = self.behaviour.tokenize
         if name is None:
             self._answer(writer, 404, {"error": "not found"})

@@ -1,4 +1,4 @@
-"""Voice services without models: loud sound is speech, answers are written in advance, speech is a tone."""
+"""Voice services without models: loud sound is speech, answers are prepared in advance, speech is a tone."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 RATE = 16_000
 VOICE_RATE = 24_000
 LOUD = 0.1
-#: Of silence, which end a turn.
+#: Milliseconds of silence that end a turn.
 SILENCE_MS = 100
 FRAME_MS = 10
 
 
 class FakeHearing:
-    """Frames of 10 ms: a loud one opens a turn, 100 ms without one end it. Every turn is heard as "turn N"."""
+    """Turn detection in 10 ms frames: a loud frame starts a turn, 100 ms without one end it.
+
+    The N-th turn is transcribed as "turn N".
+    """
 
     def __init__(self, options: HearingOptions) -> None:
         self._turns = options.turns
@@ -43,7 +46,7 @@ class FakeHearing:
         self._loud_ms = 0
         self._since_commit = 0
         self._is_closed = False
-        #: Lengths of the turns that have ended.
+        #: Seconds of each ended turn.
         self.turn_seconds: list[float] = []
 
     def _emit(self, event: hearing.HearingEvent) -> None:
@@ -124,7 +127,7 @@ class FakeHearing:
 
 
 class FakeAnswer:
-    """Pieces that are given at once, or when `go` is set."""
+    """Answer whose pieces become available once `go` is set."""
 
     def __init__(self, pieces: Sequence[AnswerPiece], go: asyncio.Event) -> None:
         self._pieces = deque(pieces)
@@ -147,7 +150,7 @@ class FakeAnswer:
 
 
 class FakeSynthesis:
-    """Each text that is appended is one chunk of 100 ms."""
+    """Synthesis in which each appended text becomes a chunk of 100 ms."""
 
     def __init__(self) -> None:
         self._chunks: asyncio.Queue[SpeechChunk | None] = asyncio.Queue()
@@ -175,21 +178,21 @@ class FakeSynthesis:
 
 @dataclass
 class FakeVoice:
-    """What tests look at: the chats that were asked, and the calls that are open."""
+    """Fake voice services of a session, with a record of its requests and open calls."""
 
     answers: deque[Sequence[AnswerPiece]] = field(default_factory=deque)
-    #: While clear, answers wait.
+    #: Cleared by a test to hold answers back.
     go: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[tuple[list[Item], VoiceSettings]] = field(default_factory=list)
     opened: list[FakeAnswer] = field(default_factory=list)
     hearings: list[FakeHearing] = field(default_factory=list)
     is_closed: bool = False
-    #: Turn detection that was prepared, and why it cannot be.
+    #: Turn detection modes that were prepared, and the error that preparing raises instead, if any.
     detections: list[TurnDetection] = field(default_factory=list)
     no_detectors: ApiError | None = None
-    #: There are no others.
+    #: Names of the only voices.
     voices: frozenset[str] = frozenset({"alloy", "ash"})
-    #: While clear, the speech model is being loaded.
+    #: Cleared by a test while the speech model is supposedly loading.
     speaks: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A hub on this machine with one tiny model, and a server that fetches from it into an empty folder."""
+"""Local hub with a tiny model, and a server that fetches from it into an empty folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from antiphon.server.web.access.keys import KeyRing
 from support.fetching.registries import LocalHub, local_hub
 from support.server.http_server import RunningServer, running_server
 
-#: What the hub has.
+#: Name of the hub's only model.
 HUB_MODEL = "hub:owner/tiny"
 
 
 @contextmanager
 def tiny_hub(model_folder: Path) -> Iterator[LocalHub]:
-    """A hub that has the model of a folder."""
+    """Serve the model of a folder from a local hub."""
     files = {f"owner/tiny/{path.name}": path.read_bytes() for path in model_folder.iterdir() if path.is_file()}
     with local_hub(files) as hub:
         yield hub
@@ -29,7 +29,7 @@ def tiny_hub(model_folder: Path) -> Iterator[LocalHub]:
 def fetching_server(
     hub: LocalHub, model_folder: Path, folder: Path, admin_key: str, api_key: str | None = None
 ) -> Iterator[RunningServer]:
-    """A server with the model of a folder, an empty folder of models below `folder`, and the hub."""
+    """Run a server with a folder's model, an empty models folder below `folder`, and the hub as its source."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ANTIPHON_HOME", str(folder / "home"))
         environment.setenv("HF_ENDPOINT", hub.endpoint)

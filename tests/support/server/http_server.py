@@ -1,4 +1,4 @@
-"""A real server over a real engine process, in a thread of the test's own process."""
+"""Real server over a real engine process, in a thread of the test's own process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_bert
 from support.waiting import wait_until
 
-#: The admin key of servers that tests manage.
+#: Admin key of servers that tests manage.
 ADMIN_KEY = "an-admins-own-key"
-#: As Qwen writes it, cut down to what matters here.
+#: Chat template like Qwen's, reduced to messages and tools.
 TOOL_TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
     'Call with <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>\n{% endif %}'
@@ -55,13 +55,13 @@ class RunningServer:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
 
     def figures(self) -> dict[str, int]:
-        """Requests running and waiting in the engine, and blocks that requests own, over all models."""
+        """Return the numbers of running requests, waiting requests and owned blocks, summed over all models."""
         values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), self.loop).result(60)
         models = [value for name, value in values.items() if name not in ("arena", "devices", "process")]
         return {name: sum(model[name] for model in models) for name in ("running", "waiting", "blocks_owned")}
 
     def metrics(self) -> str:
-        """`/metrics` with the engine's own figures, which are left out if it is too busy to tell them in time."""
+        """Fetch `/metrics` until it includes the engine's figures, which a busy engine may report too late."""
         pages: list[str] = []
 
         def has_figures() -> bool:
@@ -73,7 +73,7 @@ class RunningServer:
 
     @contextmanager
     def held_restart(self) -> Iterator[None]:
-        """Keep an engine process that is started inside the block from being ready before the block ends."""
+        """Keep engine processes that start inside the block from becoming ready before the block ends."""
         engine, go_on = self.serving.client, threading.Event()
         prepare = engine._prepare
 
@@ -89,7 +89,7 @@ class RunningServer:
             go_on.set()
 
     def wait_until_idle(self) -> None:
-        """Wait until the engine holds nothing of any request."""
+        """Wait until the engine has no requests and no request owns a block."""
         wait_until(lambda: not any(self.figures().values()), "an idle engine", seen=self.figures)
 
 
@@ -97,7 +97,7 @@ class RunningServer:
 def running_server(
     config: ServerConfig, options: dict[str, Any], client_class: type[ForkedClient] = ForkedClient
 ) -> Iterator[RunningServer]:
-    """Ready, or with its failure told by `/readyz`."""
+    """Run a server until the block ends; yield it once `/readyz` reports readiness or failure."""
     listener = bind("127.0.0.1", 0)
     made: dict[str, Any] = {}
 
@@ -134,7 +134,7 @@ def _wait_until_settled(url: str) -> None:
 
 
 def write_random_bert(folder: Path) -> Path:
-    """The tiny encoder, with weights that make different vectors of different texts."""
+    """Write the tiny encoder with random weights, so that different texts have different vectors; return its folder."""
     path = write_bert(folder)
     generator = torch.Generator().manual_seed(0)
     state = load_file(path / "model.safetensors")

@@ -1,4 +1,4 @@
-"""`python livez.py URL`: poll `/livez` until standard input ends; then print the seconds that each answer took."""
+"""`python livez.py URL`: poll `/livez` until standard input ends, then print each poll's seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.02
 
 
 def poll(url: str) -> list[float]:
-    """Return the seconds that each poll took, on a connection of its own; infinity if its answer was not 200."""
+    """Return the seconds of each poll, on a new connection each; infinity for a poll not answered with 200."""
     address = urlsplit(url)
     seconds = []
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
@@ -36,7 +36,7 @@ def poll(url: str) -> list[float]:
 
 @contextmanager
 def polled(url: str) -> Iterator[list[float]]:
-    """Poll from a process of its own while the block runs, which begins after a poll; the list is filled at its end."""
+    """Poll from another process while the block runs, which starts after the first poll; fill the list afterwards."""
     seconds: list[float] = []
     process = subprocess.Popen([sys.executable, __file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -1,12 +1,10 @@
-"""`ServerPool`: running servers that tests of one process share, by their configuration.
+"""`ServerPool`: running servers shared by the tests of a process, keyed by their configuration.
 
-A test leases a server for as long as it needs one. A server that runs with the same configuration and the same engine
-options is used again; else one is started. At the end of its last lease a server has to become idle, which is asserted.
-Then all that clients stored is removed, and the models that it had loaded at its start are loaded again, no others. So
-each test finds a server as it was at its start, but for counters, ids and the contents of the prefix cache. A server
-whose engine has died meanwhile is closed.
-
-Tests that need a server of their own, as those do that set environment variables for it, use `running_server`.
+A test leases a server. A server that runs with the same configuration and engine options is reused; otherwise a new
+server starts. At the end of its last lease, a server must become idle, which is asserted. Then all data stored by
+clients is removed, and exactly the models loaded at its start are loaded again. So each test finds a server as it was
+at its start, except for counters, ids and the contents of the prefix cache. A server whose engine has died is closed.
+Tests that need a server of their own, for instance because they set environment variables for it, use `running_server`.
 """
 
 from __future__ import annotations
@@ -33,21 +31,21 @@ from antiphon.server.web.access.keys import KeyRing
 from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
-#: Servers that run at once while nobody leases them; each has some 100 MB.
+#: Maximum running servers without a lease; each takes some 100 MB.
 MAX_IDLE = 6
-#: Fields of a model that administrators and requests change.
+#: Attributes of a model that administrators and requests change.
 MODEL_FIELDS = ("reference", "keep_alive", "is_pinned", "device", "is_configured", "is_companion", "state")
 
 
 class ServerPool:
-    """For one thread."""
+    """Pool of running servers, for use from a single thread."""
 
     def __init__(self) -> None:
-        self._servers: dict[Hashable, _PooledServer] = {}  # the least recently used first
+        self._servers: dict[Hashable, _PooledServer] = {}  # least recently used first
 
     @contextmanager
     def lease(self, config: ServerConfig, options: Mapping[str, Any]) -> Iterator[RunningServer]:
-        """A server with this configuration over an engine with these options."""
+        """Yield a server with this configuration over an engine with these options."""
         key = (_hashable(config), _hashable(options))
         server = self._servers.pop(key, None) or _PooledServer(config, options)
         self._servers[key] = server
@@ -82,12 +80,12 @@ class _PooledServer:
         self._stack.close()
 
     def _described(self) -> dict[str, tuple[Any, ...]]:
-        """The models by name, with what may change of them."""
+        """Return the values of MODEL_FIELDS by model name."""
         models = list(self.running.serving.models.residency.models.values())
         return {model.name: tuple(getattr(model, name) for name in MODEL_FIELDS) for model in models}
 
     def is_reset(self) -> bool:
-        """Make the server as it was at its start; False if it cannot be, since its engine has died."""
+        """Restore the server's initial state; return False if that is impossible because its engine has died."""
         serving = self.running.serving
         client = serving.client
         if client.state is not EngineState.READY or client.pid != self._engine:
@@ -100,7 +98,7 @@ class _PooledServer:
         return client.pid == self._engine and self._described() == self._models
 
     async def _empty(self) -> None:
-        """Remove what clients stored, and end batches."""
+        """Remove data stored by clients, and end batches."""
         serving, state = self.running.serving, self.running.app.state
         limits = serving.config.limits
         bounds = (limits.stored_responses, limits.stored_bytes)
@@ -145,7 +143,7 @@ class _PooledServer:
 
 
 def _hashable(value: Any) -> Hashable:
-    """A value that is equal for equal configurations."""
+    """Convert a configuration to a hashable value, equal for equal configurations."""
     if isinstance(value, KeyRing):
         return tuple(value._hashes)
     if dataclasses.is_dataclass(value):

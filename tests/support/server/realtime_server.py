@@ -1,4 +1,4 @@
-"""A server of `/v1/realtime` alone, over fake voices, and a client that checks the order of what it reads."""
+"""Server of `/v1/realtime` alone over fake voices, and a client that checks the order of the events it reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ from support.waiting import PATIENCE_SECONDS
 
 @dataclass
 class FakeRealtime:
-    """`voices` are those of the sessions so far; `prepare` is called with each new one."""
+    """Running server with fake voices.
+
+    `voices` lists those of all sessions; `prepare` is called with each new voice.
+    """
 
     serving: Serving
     port: int = 0
@@ -54,7 +57,7 @@ class FakeRealtime:
         return self.voices[-1]
 
     def call(self, work: Callable[[], Any]) -> None:
-        """In the server's loop."""
+        """Run `work` in the server's event loop."""
         assert self.loop is not None
         self.loop.call_soon_threadsafe(work)
 
@@ -68,7 +71,7 @@ class FakeRealtime:
 
 
 class Session:
-    """A client of one session. Every event that it reads is checked."""
+    """Client of a session that checks every event it reads."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -86,19 +89,19 @@ class Session:
         return event
 
     async def until(self, kind: str) -> Event:
-        """The next event of that kind."""
+        """Read events up to the next of this type, and return it."""
         while (event := await self.read())["type"] != kind:
             pass
         return event
 
     async def say(self, milliseconds: int, level: float = 0.5) -> None:
-        """A tone, and with level 0 silence, as PCM at 24 kHz."""
+        """Send a tone as PCM at 24 kHz; silence if `level` is 0."""
         tone = level * np.sin(2 * np.pi * 440 * np.arange(24 * milliseconds) / 24_000)
         data = to_s16(tone.astype(np.float32)).tobytes()
         await self.send("input_audio_buffer.append", audio=base64.b64encode(data).decode())
 
     async def turn(self) -> None:
-        """Something said, and a silence."""
+        """Send 300 ms of sound and 400 ms of silence, which make a turn."""
         await self.say(300)
         await self.say(400, 0.0)
 

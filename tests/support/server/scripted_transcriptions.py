@@ -1,4 +1,4 @@
-"""Transcriptions whose segments a test makes: the server reads and decodes recordings, and no engine hears them."""
+"""Transcriptions with segments from a test: the server decodes the recordings, but no engine transcribes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATH = "/v1/audio/transcriptions"
 
 
 class ScriptedTranscription:
-    """What the engine client gives for a recording, with the events that a test pushes. For any thread."""
+    """Transcription of the engine client whose events a test pushes. The test's methods are safe from any thread."""
 
     def __init__(self, call: Transcribe, loop: asyncio.AbstractEventLoop) -> None:
         self.call = call
@@ -39,13 +39,13 @@ class ScriptedTranscription:
     # -- for the test -------------------------------------------------------------------------------------------
 
     def say(self, text: str, end: float) -> None:
-        """Have a segment become final that ends after so many seconds."""
+        """Finalise a segment that ends at `end` seconds."""
         segment = Segment(self.segments[-1].end if self.segments else 0.0, end, f" {text}")
         self.segments.append(segment)
         self._put(TranscriptProgress((segment,), f" {text}" if len(self.segments) > 1 else text, end, None))
 
     def complete(self) -> None:
-        """Give the transcript."""
+        """Wait until all of the sound has arrived, then send the transcript."""
         wait_until(lambda: self.has_all_sound, "all of the sound")
         seconds = self.num_samples / SPEECH_RATE
         stats = TranscriptionStats(seconds, seconds, 1.0, 0.5, 1, 0, 10)
@@ -55,7 +55,7 @@ class ScriptedTranscription:
         self._put(EngineError("the engine died"))
 
     def wait_until_read(self) -> None:
-        """Wait until the server has taken all events."""
+        """Wait until the server has read all events."""
         wait_until(self._events.empty, "the events to be read")
 
     def _put(self, event: Any) -> None:
@@ -89,7 +89,7 @@ class ScriptedTranscription:
 
 
 class ScriptedLimit:
-    """A time limit that passes when a test says so."""
+    """Time limit that expires when a test says so."""
 
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
         self.seconds = seconds
@@ -115,12 +115,12 @@ class ScriptedServer:
         return httpx.request(method, self.running.url + path, headers=headers, timeout=120, **more)
 
     def send(self, seconds: float = 2.0, path: str = PATH, key: str | None = None, **fields: Any) -> httpx.Response:
-        """Upload a recording with these fields."""
+        """Upload silence of this length with these form fields."""
         files = {"file": ("a.wav", wav_bytes(silence(seconds)))}
         return self.request("POST", path, key, data={"model": "whisper-1", **fields}, files=files)
 
     def transcription(self, count: int = 1) -> ScriptedTranscription:
-        """Wait until so many have begun, and return the last of them."""
+        """Wait until `count` transcriptions have begun, and return the last of them."""
         found = self.transcriptions
         wait_until(lambda: len(found) >= count, f"{count} transcriptions", seen=lambda: found)
         return found[count - 1]
@@ -131,7 +131,7 @@ class ScriptedServer:
 
 @contextmanager
 def scripted_transcriptions(running: RunningServer, key: str) -> Iterator[ScriptedServer]:
-    """Have a test make the transcripts of a server, and end its requests' time limits."""
+    """Give a test control over a server's transcriptions and over its requests' time limits."""
     scripted = ScriptedServer(running, key)
 
     def transcribe(call: Transcribe) -> ScriptedTranscription:

@@ -14,7 +14,7 @@ from support.programs.command_line import PROGRAM
 from support.programs.forks import ENGINE_MODULES, template
 from support.waiting import wait_until
 
-#: Run by a server before it is one: its descriptor 3 is a socket of a template.
+#: Code that a server runs first: its descriptor 3 is a template's socket.
 FORK_ENGINES = f"""
 import sys
 sys.path.append({str(Path(__file__).parents[2])!r})
@@ -24,10 +24,10 @@ use_template(3, BEFORE_ENGINE)
 
 
 class ServeCommand:
-    """The running command, its standard error read as it comes.
+    """Running `antiphon serve`, with its standard error in `lines`.
 
-    It has a folder of its own for files and batches unless it is given one: only one server at a time can use the
-    default one.
+    Unless `ANTIPHON_FILES_DIR` is set, it has its own folder for files and batches, since only one server at a time can
+    use the default folder.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class ServeCommand:
         folder: Path | None = None,
         starts_engine: bool = False,
     ) -> None:
-        """`before` and `before_engine` are code that runs before the command and in its engine processes.
+        """Start the command; `before` and `before_engine` are code to run before it and before its engine processes.
 
-        With `starts_engine`, the engine processes are no forks, and run nothing before.
+        With `starts_engine`, engine processes are not forked, and `before_engine` is ignored.
         """
         self._files = tempfile.TemporaryDirectory(prefix="antiphon-files-")
         self.lines: list[str] = []
@@ -79,7 +79,7 @@ class ServeCommand:
         wait_until(lambda: ready().is_success, "the server to be ready", seen=lambda: (ready().text, self.text()))
 
     def wait_for_end(self) -> int:
-        """Exit code; all that it said is in `lines`."""
+        """Wait for the command to exit; return its exit code. `lines` then has all of its standard error."""
         code = self.process.wait(60)
         self._reader.join(60)
         self._files.cleanup()

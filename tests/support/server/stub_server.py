@@ -1,4 +1,4 @@
-"""A scripted HTTP server in a thread of the test's own process, for clients: known answers and known faults."""
+"""Scripted HTTP server in a thread of the test's own process, for tests of clients: known answers and known faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-#: Stands in a body for closing the connection there.
+#: Element of a body at which the server closes the connection.
 CUT = b"\0cut\0"
 EVENTS = "text/event-stream"
 
@@ -33,7 +33,10 @@ class Request:
 
 @dataclass
 class Answer:
-    """`body` in pieces, each sent as a chunk; `size` announces a length instead, which may be wrong."""
+    """Response of a route.
+
+    Each element of `body` is sent as a chunk, unless `size` announces a length, which may be wrong.
+    """
 
     body: Iterable[bytes] = ()
     status: int = 200
@@ -47,7 +50,7 @@ class StubServer:
     url: str
     routes: dict[str, Answer | Callable[[Request], Answer]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
-    #: Set when a client closed its connection in the midst of an answer.
+    #: Set when a client has closed its connection during an answer.
     client_left: threading.Event = field(default_factory=threading.Event)
 
     def bodies(self) -> list[Any]:
@@ -55,7 +58,7 @@ class StubServer:
 
 
 def form_of(request: Request) -> list[tuple[str, str | None, bytes]]:
-    """Name, file name and content of each part, read by Python's own parser of MIME."""
+    """Return name, file name and content of each part of a form, read by Python's own MIME parser."""
     head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
     parts = BytesParser(policy=HTTP).parsebytes(head + request.body).iter_parts()  # type: ignore[attr-defined]
     return [
@@ -69,7 +72,7 @@ def as_json(content: Any, status: int = 200, **headers: str) -> Answer:
 
 
 def failure(status: int, message: str, **headers: str) -> Answer:
-    """An error as OpenAI's API has it."""
+    """Build an error answer in the format of OpenAI's API."""
     return as_json({"error": {"message": message, "type": "x", "code": "y"}}, status, **headers)
 
 
@@ -78,7 +81,7 @@ def event(content: Any) -> bytes:
 
 
 def chat_events(*texts: str, usage: bool = True, done: bool = True) -> list[bytes]:
-    """A streamed chat answer in these pieces."""
+    """Return the events of a streamed chat answer with these deltas."""
     events = [event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})]
     events += [event({"choices": [{"index": 0, "delta": {"content": text}}]}) for text in texts]
     events.append(event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
@@ -96,7 +99,7 @@ def streamed(*pieces: bytes) -> Answer:
 def stub_server(
     routes: dict[str, Answer | Callable[[Request], Answer]], tls: tuple[Path, Path] | None = None
 ) -> Iterator[StubServer]:
-    """`routes` are by path, without the query. `tls` is a certificate and its key."""
+    """Run a server until the block ends. `routes` maps paths without query; `tls` is a certificate and its key."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -158,7 +161,7 @@ def stub_server(
 
 @contextmanager
 def raw_server(answer: bytes) -> Iterator[str]:
-    """A server that sends these bytes to every client, whatever it asks, and closes. Its URL."""
+    """Yield the URL of a server that sends these bytes to every client after its request, and closes the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""`POST /v1/word_count`: a whole route in one file, as CONTRIBUTING.md describes it."""
+"""`POST /v1/word_count`: a complete route in a single file, as CONTRIBUTING.md describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Wyoming server beside a running HTTP server or alone, and what a client of the `wyoming` package receives."""
+"""Wyoming server beside a running HTTP server or alone, and helpers for clients of the `wyoming` package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.waiting import PATIENCE_SECONDS
 
 @contextmanager
 def wyoming_beside(running: RunningServer) -> Iterator[int]:
-    """The port of a Wyoming server over the same models, in the same event loop."""
+    """Run a Wyoming server over the same models, in the server's event loop; yield its port."""
     listener = bind("127.0.0.1", 0)
     loop: asyncio.AbstractEventLoop = running.loop
     server = WyomingServer(running.serving, listener)
@@ -38,7 +38,7 @@ def wyoming_beside(running: RunningServer) -> Iterator[int]:
 async def wyoming_without_engine(
     config: ServerConfig, limits: WyomingLimits | None = None
 ) -> AsyncIterator[tuple[int, Serving]]:
-    """The port of a server whose engine never starts, and what it serves."""
+    """Run a Wyoming server whose engine never starts; yield its port and its `Serving`."""
     listener = bind("127.0.0.1", 0)
     serving = Serving(config, EngineClient({}))
     server = WyomingServer(serving, listener, limits)
@@ -54,7 +54,7 @@ def client_of(port: int) -> AsyncTcpClient:
 
 
 async def events_until(client: AsyncTcpClient, *last: str) -> list[Event]:
-    """Everything up to the first event of one of these types; a connection that ends before is a failure."""
+    """Read events up to the first of one of these types; fail if the connection ends before."""
     events: list[Event] = []
     while not events or events[-1].type not in last:
         event = await client.read_event()
@@ -64,7 +64,7 @@ async def events_until(client: AsyncTcpClient, *last: str) -> list[Event]:
 
 
 async def send_sound(client: AsyncTcpClient, audio: bytes, step: int = 3200, **format: int) -> None:
-    """A whole recording: start, chunks of `step` bytes, stop. 16-bit mono at 16 kHz unless `format` says otherwise."""
+    """Send a recording: start, chunks of `step` bytes, stop. 16-bit mono at 16 kHz unless `format` differs."""
     form: dict[str, Any] = {"rate": 16_000, "width": 2, "channels": 1} | format
     await client.write_event(AudioStart(**form).event())
     for start in range(0, len(audio), step):
@@ -77,7 +77,7 @@ def sound_of(events: list[Event]) -> bytes:
 
 
 def run_client(port: int, session: Callable[[AsyncTcpClient], Any]) -> Any:
-    """What a coroutine function returns that is given a connected client."""
+    """Connect a client, run `session` on it, and return its result."""
 
     async def main() -> Any:
         async with client_of(port) as client:

@@ -1,4 +1,4 @@
-"""`Crowd`: clients of every kind for one server, at once. A kind is a function with the decorator `kind`."""
+"""`Crowd`: clients of every kind for a server, at the same time. A kind is a function with the decorator `kind`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from support.soak.messages import Response, close, parsed
 
 @dataclass
 class Crowd:
-    """`expected` are the answers that each request gets alone, by what the kinds of clients call it."""
+    """Clients of a server, with counts of their actions and descriptions of wrong answers.
+
+    `expected` maps each request to its answer without concurrent clients.
+    """
 
     host: str
     port: int
@@ -49,17 +52,17 @@ class Crowd:
             self.wrong.append(f"{subject}: {str(found)[:500]}")
 
     def same_as_alone(self, request: object, answer: object) -> None:
-        """The first answer to a request is the one that it gets alone."""
+        """Record an error if the answer differs from the request's first answer, which the client got alone."""
         wanted = self.expected.setdefault(request, answer)
         self.check(f"{request}", answer == wanted, f"{answer!r} instead of {wanted!r}")
 
     async def one_of_each(self) -> None:
-        """Every kind alone, one after the other."""
+        """Run every kind of client alone, in sequence."""
         for name, (act, _) in KINDS.items():
             await self._act(name, act, random.Random(name))
 
     async def all_at_once(self) -> None:
-        """One client of every kind, beside each other."""
+        """Run a client of every kind, all at the same time."""
         async with asyncio.TaskGroup() as group:
             for name, (act, _) in KINDS.items():
                 group.create_task(self._act(name, act, random.Random(f"{name} beside others")))
@@ -85,12 +88,12 @@ class Crowd:
 
 
 Act = Callable[[Crowd, random.Random], Awaitable[None]]
-#: By name: what the client does once, and its share of all clients.
+#: Action of a client and its share among all clients, by name.
 KINDS: dict[str, tuple[Act, int]] = {}
 
 
 def kind(share: int) -> Callable[[Act], Act]:
-    """Add a kind of client, named by its function."""
+    """Register a kind of client, named by its function."""
 
     def add(act: Act) -> Act:
         KINDS[act.__name__] = (act, share)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Clients that send garbage, too much, too slowly or with a wrong key: each is told so, or cut off."""
+"""Clients that send garbage, too much, too slowly or with a wrong key: the server must reject or disconnect them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def garbage(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=2)
 async def huge_body(crowd: Crowd, source: random.Random) -> None:
-    """Sends all of it before it reads, with its length or in chunks, and gets to read the refusal."""
+    """Send a body over the limit, with its length or in chunks, before reading the rejection."""
     data = b"[" + b" " * HUGE_BYTES
     if source.random() < 0.5:
         request = request_bytes(PATH, data, crowd.key)
@@ -72,7 +72,7 @@ async def huge_headers(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=3)
 async def slow_headers(crowd: Crowd, source: random.Random) -> None:
-    """A byte now and then, until it is cut off."""
+    """Send a byte every 0.1 to 0.3 seconds, until the server closes the connection."""
     _, data = pick(crowd, source)
     reader, writer = await crowd.connect()
     with contextlib.suppress(ConnectionError):
@@ -90,7 +90,7 @@ async def slow_headers(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=2)
 async def slow_body(crowd: Crowd, source: random.Random) -> None:
-    """Never comes to its end, and leaves after a while."""
+    """Send the end of a body slowly, and leave before it is complete."""
     _, data = pick(crowd, source)
     _, writer = await crowd.connect()
     writer.write(data[:-20])
@@ -102,7 +102,7 @@ async def slow_body(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=2)
 async def half_closed(crowd: Crowd, source: random.Random) -> None:
-    """Ends its side at once. It may be taken for a client that is gone."""
+    """Close the sending side at once; the server may take the client for gone."""
     _, data = pick(crowd, source)
     reader, writer = await crowd.connect()
     writer.write(data if source.random() < 0.7 else data[: source.randrange(len(data))])
@@ -129,7 +129,7 @@ async def wrong_key(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=2)
 async def many_choices_dropped(crowd: Crowd, source: random.Random) -> None:
-    """Much work at once, of which nothing is read."""
+    """Request much work, and leave without reading any of its output."""
     body = orjson.loads(question_body(source.choice(QUESTIONS)))
     data = orjson.dumps({**body, "n": 4, "max_tokens": 200})
     _, writer = await crowd.connect()

@@ -1,4 +1,4 @@
-"""Requests as bytes, and responses read from bytes: clients of a soak also send what no library would."""
+"""Requests as bytes and responses parsed from bytes, since clients of a soak also send what no library would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Response:
-    """`status` is 0 if the connection was closed without one."""
+    """HTTP response. `status` is 0 if the connection was closed without a response."""
 
     status: int
     body: bytes
@@ -24,7 +24,7 @@ class Response:
 
 
 def request_bytes(path: str, body: bytes, key: str, kind: str = JSON, **headers: str) -> bytes:
-    """A request after which the connection is closed. `headers` replace the usual ones, with _ for -."""
+    """Build a request with `connection: close`. `headers` replace the default ones; _ in their names stands for -."""
     fields = {"host": "localhost", "authorization": f"Bearer {key}", "content-type": kind, "connection": "close"}
     fields |= {"content-length": str(len(body))}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -33,7 +33,7 @@ def request_bytes(path: str, body: bytes, key: str, kind: str = JSON, **headers:
 
 
 def form_bytes(fields: dict[str, str], file: bytes, boundary: str = "the-boundary") -> tuple[bytes, str]:
-    """A multipart form with a file, and its content type."""
+    """Build a multipart form with a file; return it with its content type."""
     parts = [f'--{boundary}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
              for name, value in fields.items()]  # fmt: skip
     head = "".join(parts) + f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
@@ -41,7 +41,7 @@ def form_bytes(fields: dict[str, str], file: bytes, boundary: str = "the-boundar
 
 
 def parsed(data: bytes) -> Response:
-    """A response to the end of its connection; one that was cut off fails."""
+    """Parse the response read until the connection's end; raise if it is incomplete."""
     if not data:
         return Response(0, b"")
     head, _, rest = data.partition(b"\r\n\r\n")
@@ -65,7 +65,7 @@ def dechunked(rest: bytes) -> bytes:
 
 
 def events(body: bytes) -> list[Any]:
-    """The server-sent events of a body; the end marker is None."""
+    """Return the server-sent events of a body, with None for the end marker."""
     lines = [line for line in body.split(b"\n") if line.startswith(b"data: ")]
     return [None if line == b"data: [DONE]" else orjson.loads(line.removeprefix(b"data: ")) for line in lines]
 

@@ -1,4 +1,4 @@
-"""Clients that speak and listen."""
+"""Clients of the speech and transcription routes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = ["Hello there.", "Good evening."]
 
 @cache
 def recording() -> bytes:
-    """Two seconds of speech."""
+    """Return two seconds of speech as a WAV file."""
     samples, rate = soundfile.read(jfk(), dtype="float32")
     return wav_bytes(samples[: 2 * rate], rate)
 

@@ -1,4 +1,4 @@
-"""Clients of the text routes: patient ones, slow ones, and some that leave."""
+"""Clients of the text routes: patient clients, slow clients, and clients that leave."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def question_body(question: Question, salt: str = "", **more: Any) -> bytes:
 
 
 def pick(crowd: Crowd, source: random.Random) -> tuple[Question, bytes]:
-    """A salt of its own now and then, so that the prompt is computed and not found in the cache."""
+    """Return a random question and its request, often with a new cache salt, so that the prompt is not in the cache."""
     question = source.choice(QUESTIONS)
     salt = str(source.random()) if source.random() < 0.7 else ""
     return question, request_bytes("/v1/completions", question_body(question, salt), crowd.key)
 
 
 def check_stream(crowd: Crowd, question: Question, data: bytes) -> None:
-    """A whole stream with all tokens, and the text that the question gets alone."""
+    """Check that a stream is complete and has the text that the question gets alone."""
     response = parsed(data)
     assert response.status == 200, response
     *chunks, end = events(response.body)
@@ -60,7 +60,7 @@ async def patient(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=8)
 async def slow_reader(crowd: Crowd, source: random.Random) -> None:
-    """Small sips with pauses, from a socket that holds little."""
+    """Read small amounts with pauses, through a small receive buffer."""
     question, data = pick(crowd, source)
     reader, writer = await crowd.connect(receive_bytes=2048)
     writer.write(data)
@@ -74,7 +74,7 @@ async def slow_reader(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=20)
 async def cancelling(crowd: Crowd, source: random.Random) -> None:
-    """Leaves in the middle of the answer, politely or not."""
+    """Leave during the answer, with or without an orderly close."""
     _, data = pick(crowd, source)
     reader, writer = await crowd.connect()
     writer.write(data)
@@ -89,7 +89,7 @@ async def cancelling(crowd: Crowd, source: random.Random) -> None:
 
 @kind(share=6)
 async def dropping(crowd: Crowd, source: random.Random) -> None:
-    """Leaves before an answer, perhaps before the request is complete."""
+    """Leave before the answer, perhaps before the request is complete."""
     _, data = pick(crowd, source)
     _, writer = await crowd.connect()
     writer.write(data if source.random() < 0.5 else data[: source.randrange(len(data))])

@@ -1,1 +1,1 @@
-"""Sounds, speech and its words."""
+"""Sounds, recorded speech and its words."""

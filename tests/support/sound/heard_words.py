@@ -1,4 +1,4 @@
-"""Sentences to be spoken, and how many of their words are heard."""
+"""Sentences for synthesis, and a count of their words that a recogniser gets right."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ SENTENCES = sample_sentences()
 
 
 def is_heard(said: str, heard: str) -> bool:
-    """Return whether a recogniser heard what was said, but for one word at most.
+    """Return whether a transcript has at most a word wrong.
 
-    Which of two likely readings it writes depends on how a processor rounds.
+    The choice between two likely readings depends on how a processor rounds.
     """
     return word_errors(normalize_words(said), normalize_words(heard)) <= 1
 
 
 def word_errors(said: list[str], heard: list[str]) -> int:
-    """The least number of words to change, leave out and put in."""
+    """Return the minimum number of words to replace, delete and insert."""
     row = list(range(len(heard) + 1))
     for index, word in enumerate(said, 1):
         diagonal, row[0] = row[0], index

@@ -1,4 +1,4 @@
-"""A hearing call whose recogniser and detectors are played by the test: it sees every request and ends it by hand."""
+"""Hearing call without models: the test acts as recogniser and detectors, sees every request and ends it by hand."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Kind = TypeVar("Kind")
 
 
 def sound(level: float, milliseconds: float) -> np.ndarray:
-    """Whole frames whose every sample is the probability of speech that the fake detector finds in them."""
+    """Return whole frames whose samples all equal `level`, the speech probability that the fake detector returns."""
     return np.full(round(milliseconds * RATE / 1000 / FRAME) * FRAME, level, np.float32)
 
 
 class FakeDetectors:
-    """Voice activity is the loudness of a frame. The end-of-turn model gives the next of `answers`."""
+    """Detectors without models: speech probability is a frame's loudest sample; end-of-turn answers are `answers`."""
 
     def __init__(self) -> None:
         self.answers: list[float | AntiphonError] = []
@@ -63,7 +63,7 @@ class FakeDetectors:
 
 
 class FakeLoop:
-    """Holds requests until the test ends them."""
+    """Engine loop that holds requests until the test ends them."""
 
     def __init__(self) -> None:
         self.running: dict[str, Request] = {}
@@ -96,7 +96,7 @@ class FakeLoop:
 
 
 class Scene:
-    """A call that has started. `clock` stands still until the test moves it."""
+    """Started hearing call. Its clock stands still until the test changes `now`."""
 
     def __init__(self, loaded: LoadedModel, options: HearingOptions) -> None:
         self.now = 100.0
@@ -113,12 +113,12 @@ class Scene:
         self.call.start()
 
     def hear(self, *pieces: tuple[float, float]) -> None:
-        """Probabilities of speech, each with its milliseconds."""
+        """Push sound, given as pairs of speech probability and milliseconds."""
         for level, milliseconds in pieces:
             self.call.push(sound(level, milliseconds))
 
     def next(self, kind: type[Kind]) -> Kind:
-        """The next event, which is of that kind."""
+        """Return the next event; fail if it is of another type."""
         try:
             event = self.inbox.get(timeout=PATIENCE_SECONDS)
         except Empty:
@@ -127,23 +127,24 @@ class Scene:
         return event
 
     def sync(self) -> None:
-        """Until the call has carried out all that it was told, and begun what job it wants.
+        """Wait until the call has carried out all earlier commands and has started any job that it wants.
 
-        It says so by rejecting settings, which changes nothing. The second time, the round of the first is over.
+        The call answers settings that change nothing with a rejection. After the second one, the round of the first is
+        over.
         """
         for _ in range(2):
             self.call.configure(TurnSettings(), TranscriptionOptions(translate=True))
             self.next(SettingsRejected)
 
     def request(self, task: str = "encode") -> Request:
-        """The request that runs, once there is one of that task."""
+        """Wait until a request with this task runs, and return it; no other request may run."""
         running = lambda: list(self.loop.running.values())  # noqa: E731
         wait_until(lambda: [r for r in running() if r.task == task], f"a request to {task}", seen=running)
         (request,) = running()
         return request
 
     def recognise(self, text: str) -> Request:
-        """Have the running job find this text; its decoding request."""
+        """Let the running job recognise this text; return its decoding request."""
         recogniser = self.transcriber.recogniser
         encoding = self.request()
         del self.loop.running[encoding.id]
@@ -162,7 +163,7 @@ class Scene:
 
 @contextlib.contextmanager
 def hearing_scene(loaded: LoadedModel, options: HearingOptions | None = None) -> Iterator[Scene]:
-    """The call is cancelled at the end; no request is left running."""
+    """Run a hearing call until the block ends, then cancel it; no request may be left running."""
     scene = Scene(loaded, options or HearingOptions())
     try:
         yield scene

@@ -1,4 +1,4 @@
-"""A recording like a radio programme: clips with known words between pauses, under and beside music and noise."""
+"""Recording like a radio programme: clips with known words between pauses, with music and noise."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from support.sound.sounds import Floats, chords, noise
 from support.sound.speech import RATE, in_random_order, word_error_rate
 
-#: Probability and seconds of pauses: inside a talk, between talks, and without anybody.
+#: Probability and range of seconds of each kind of pause: within a talk, between talks, and without a speaker.
 PAUSES = ((0.6, 0.2, 1.2), (0.25, 1.6, 5.0), (0.15, 8.0, 40.0))
-#: Decibels by which music or noise under a clip is softer than the clip.
+#: Range of decibels between a clip and softer music or noise under it.
 UNDER = (12.0, 25.0)
-#: Decibels by which music or noise in a pause is softer than speech.
+#: Range of decibels between speech and softer music or noise in a pause.
 BETWEEN = (3.0, 35.0)
 LEVEL = 0.08
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A clip in the recording, in seconds."""
+    """Clip in the recording; times in seconds."""
 
     start: float
     end: float
@@ -31,7 +31,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Programme:
-    """A recording at 16 kHz with what is said in it."""
+    """Recording at 16 kHz with the words spoken in it."""
 
     samples: Floats
     utterances: tuple[Utterance, ...]
@@ -41,12 +41,12 @@ class Programme:
         return " ".join(utterance.text for utterance in self.utterances)
 
     def errors(self, transcript: str) -> float:
-        """The word error rate of a transcript."""
+        """Return the word error rate of a transcript."""
         return word_error_rate(self.text, transcript)
 
 
 def programme(seconds: float, clips: Sequence[tuple[Floats, str]], seed: int = 0) -> Programme:
-    """At least `seconds` of clips in random order, none after itself; the same for the same arguments."""
+    """Join at least `seconds` of clips in random order, none twice in a row; equal arguments give equal sound."""
     source = random.Random(seed)
     pieces: list[Floats] = []
     utterances: list[Utterance] = []
@@ -65,7 +65,7 @@ def programme(seconds: float, clips: Sequence[tuple[Floats, str]], seed: int = 0
 
 
 def _backdrop(length: int, speech: float, decibels: tuple[float, float], source: random.Random) -> Floats:
-    """Silence, noise or music that fades in and out, softer than speech of a level by one of some decibels."""
+    """Return silence, noise or music that fades in and out, quieter than `speech` by a random number of decibels."""
     kind = source.choice(("silence", "white", "pink", "music"))
     seed = source.randrange(1 << 30)
     level = speech * 10 ** (-source.uniform(*decibels) / 20)

@@ -1,4 +1,4 @@
-"""Real turns of speech by four people, and dialogues that are joined from them."""
+"""Real spoken turns of four people, and dialogues joined from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.text.vocabularies import package_files
 CALL_PACKAGE = Package("pip", "pyannote-audio", "4.0.7")
 CALL_SHA256 = "852ea15c4d85bc34773e618267603ffca6a521669a74d33742692cc67fc700d6"
 CALL_MEMBER = "pyannote/audio/sample/sample.wav"
-#: Turns of a telephone call in which only one of both speaks: the speaker, seconds, and the words.
+#: Turns of a telephone call during which the other side is silent: speaker, start and end in seconds, words.
 CALL_TURNS = (
     ("diane", 8.43, 9.81, "Oh, hello. I didn't know you were there."),
     ("diane", 12.54, 14.19, "This is Diane in New Jersey."),
@@ -27,18 +27,18 @@ CALL_TURNS = (
     ("sheila", 21.93, 23.94, "Well, there isn't that much difference."),
     ("diane", 28.44, 29.99, "Oh, I don't hear that in New Jersey now."),
 )
-#: Sound that is kept around the annotated borders of a sentence.
+#: Seconds of sound kept around the annotated borders of a sentence.
 MARGIN = 0.05
-#: A frame of 10 ms is speech if it is within so many decibels of the loudest.
+#: Maximum decibels below the loudest 10 ms frame at which a frame counts as speech.
 SPEECH_DECIBELS = 25.0
 FRAME = RATE // 100
-#: A pause is put into a turn where it is at least so many decibels under its loudest frame: between two words.
+#: Minimum decibels below a turn's loudest frame at a gap between words, where a pause may be inserted.
 GAP_DECIBELS = 20.0
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A whole sentence, cut where its package annotates it. By energy, its speech is from sample `start` to `end`."""
+    """A whole sentence, cut as its package annotates it. Its energy places the speech from sample `start` to `end`."""
 
     name: str
     speaker: str
@@ -54,7 +54,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class SpokenTurn:
-    """A clip in a dialogue: where its speech begins and ends, and the pauses that were put into it, in samples."""
+    """Clip in a dialogue. `start` and `end` of its speech and of each inserted pause are sample positions."""
 
     clip: Clip
     start: int
@@ -69,13 +69,13 @@ class Dialogue:
 
 
 def call() -> Path:
-    """Half a minute of a telephone call between two women, 16 kHz."""
+    """Return the path of half a minute of a telephone call between two women, 16 kHz."""
     return package_files(CALL_PACKAGE, CALL_SHA256, [CALL_MEMBER])[CALL_MEMBER]
 
 
 @cache
 def recorded_turns() -> tuple[Clip, ...]:
-    """Twelve sentences, sorted by name."""
+    """Return the twelve sentences, sorted by name."""
     found = [_clip("jfk", "kennedy", JFK_TEXT, jfk(), JFK_SPEECH[0][0] - MARGIN, JFK_SPEECH[-1][1] + MARGIN)]
     for path, text in librivox_clips():
         start, end = (float(line.split()[0]) for line in path.with_suffix(".lab").read_text().splitlines()[:2])
@@ -86,12 +86,12 @@ def recorded_turns() -> tuple[Clip, ...]:
 
 
 def tuning_turns() -> tuple[Clip, ...]:
-    """Every second one: sizes and thresholds are chosen by these."""
+    """Return every second sentence: sizes and thresholds are tuned on these."""
     return recorded_turns()[0::2]
 
 
 def held_out_turns() -> tuple[Clip, ...]:
-    """The others: nothing is chosen by these."""
+    """Return the other sentences: nothing is tuned on these."""
     return recorded_turns()[1::2]
 
 
@@ -102,19 +102,19 @@ def _clip(name: str, speaker: str, text: str, path: Path, start: float, end: flo
 
 
 def _decibels(sound: Floats) -> np.ndarray:
-    """The level of each frame."""
+    """Return the level of each frame in decibels."""
     frames = sound[: len(sound) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
     return 10 * np.log10((frames**2).mean(1) + 1e-12)
 
 
 def room_tone(length: int, clip: Clip, seed: int) -> Floats:
-    """Noise as loud as the quietest twentieth of a clip: silence in the same room."""
+    """Return noise as loud as the quietest twentieth of a clip: silence in the same room."""
     level = 10 ** (max(-65.0, float(np.percentile(_decibels(clip.sound), 5))) / 20)
     return (level * np.random.default_rng(seed).standard_normal(length)).astype(np.float32)
 
 
 def word_gap(clip: Clip) -> int | None:
-    """The quietest moment in the middle third of the speech, if it is between two words."""
+    """Return the quietest sample position in the middle third of the speech, or None if it is not between words."""
     first, last = (clip.start + (clip.end - clip.start) * share // 3 for share in (1, 2))
     levels = _decibels(clip.sound)
     smooth = np.convolve(levels, np.ones(3) / 3, "same")[first // FRAME : last // FRAME]
@@ -131,10 +131,10 @@ def dialogue(
     gap: float = 3.0,
     snr: float | None = 20.0,
 ) -> Dialogue:
-    """`count` turns in random order, no speaker after themselves if that can be, `gap` seconds between two.
+    """Join `count` turns in random order, with `gap` seconds between turns; speakers alternate if possible.
 
-    Every second turn has a pause of `pause` seconds between two words of it. `snr` is that of white noise over all of
-    it, in decibels of the speech's mean power.
+    Every second turn has a pause of `pause` seconds inserted between two of its words. `snr` is the signal-to-noise
+    ratio of white noise over the whole dialogue, in decibels relative to the speech's mean power; None for no noise.
     """
     source = random.Random(seed)
     pieces: list[Floats] = [room_tone(RATE, clips[0], seed)]

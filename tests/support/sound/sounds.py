@@ -1,4 +1,4 @@
-"""Generated sounds: tones, noise, silence, chords, and measures to compare two sounds."""
+"""Generated sounds (tones, noise, silence, chords) and measures to compare two sounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.float32]
 
 
 def wav_bytes(samples: Floats, rate: int = 16_000) -> bytes:
-    """A WAV file of 16-bit samples."""
+    """Encode samples as a 16-bit WAV file."""
     import soundfile
 
     file = io.BytesIO()
@@ -29,12 +29,15 @@ def silence(seconds: float, rate: int = 16_000) -> Floats:
 
 
 def noise(seconds: float, rate: int = 16_000, level: float = 0.1, seed: int = 0) -> Floats:
-    """White noise."""
+    """Return white noise."""
     return (level * np.random.default_rng(seed).standard_normal(round(seconds * rate))).astype(np.float32)
 
 
 def coloured_noise(seconds: float, *, exponent: float, rate: int = 16_000, level: float = 0.1, seed: int = 0) -> Floats:
-    """Noise whose power falls with frequency to the power of `exponent`: 1 is pink, 2 is brown. Flat below 20 Hz."""
+    """Return noise whose power falls with frequency to the power of `exponent`: 1 is pink, 2 is brown.
+
+    The spectrum is flat below 20 Hz.
+    """
     count = round(seconds * rate)
     spectrum = np.fft.rfft(np.random.default_rng(seed).standard_normal(count))
     bins = np.maximum(np.arange(len(spectrum), dtype=np.float64), 20.0 * count / rate)
@@ -45,7 +48,7 @@ def coloured_noise(seconds: float, *, exponent: float, rate: int = 16_000, level
 
 
 def chords(seconds: float, rate: int = 16_000, level: float = 0.1, seed: int = 0) -> Floats:
-    """Music-like: half-second chords of decaying harmonics."""
+    """Return music-like sound: half-second chords of decaying harmonics."""
     source = np.random.default_rng(seed)
     out = np.zeros(round(seconds * rate), np.float32)
     length = rate // 2
@@ -60,7 +63,7 @@ def chords(seconds: float, rate: int = 16_000, level: float = 0.1, seed: int = 0
 
 
 def lag_and_ratio(found: Floats, wanted: Floats) -> tuple[int, float]:
-    """By how many samples `found` is late, and its signal-to-noise ratio in dB once moved back."""
+    """Return the delay of `found` in samples, and its signal-to-noise ratio in dB with the delay removed."""
     size = 1 << (len(found) + len(wanted)).bit_length()
     product = np.fft.irfft(np.fft.rfft(found, size) * np.conj(np.fft.rfft(wanted, size)), size)
     lag = int(np.argmax(product))

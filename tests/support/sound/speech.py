@@ -1,4 +1,4 @@
-"""Real speech with its words: clips that packages carry, recordings joined from them, and word error rates."""
+"""Real speech with its words: clips from packages, recordings joined from them, and word error rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JFK_MEMBER = "package/examples/jfk.wav"
 JFK_TEXT = (
     "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country."
 )
-#: Where the words of jfk.wav are: it has long pauses between them.
+#: Start and end in seconds of the phrases of jfk.wav, which has long pauses between them.
 JFK_SPEECH = ((0.25, 2.35), (3.2, 4.5), (5.3, 7.75), (8.1, 10.65))
 
 CLIPS_PACKAGE = "pocketsphinx==5.1.1"
@@ -40,13 +40,13 @@ CLIPS = tuple(f"sense_and_sensibility_01_austen_64kb-{number}" for number in ("0
 
 @cache
 def jfk() -> Path:
-    """Eleven seconds of John F. Kennedy's inaugural address, 16 kHz; its words are `JFK_TEXT`."""
+    """Return eleven seconds of John F. Kennedy's inaugural address, 16 kHz; the words are `JFK_TEXT`."""
     return package_files(JFK_PACKAGE, JFK_SHA256, [JFK_MEMBER])[JFK_MEMBER]
 
 
 @cache
 def librivox_clips() -> list[tuple[Path, str]]:
-    """Five sentences of "Sense and Sensibility" read for LibriVox, 16 kHz, 24.7 s in all, with their words."""
+    """Return five sentences of "Sense and Sensibility" read for LibriVox, 16 kHz, 24.7 s in all, with their words."""
     folder = _clips_folder()
     return [(folder / f"{name}.wav", (folder / f"{name}.txt").read_text().strip()) for name in CLIPS]
 
@@ -69,7 +69,7 @@ def _clips_folder() -> Path:
 
 @cache
 def trimmed_clips() -> list[tuple[Floats, str]]:
-    """Every clip without the silence before, after and, for jfk.wav, between its words."""
+    """Return every clip without leading and trailing silence and, for jfk.wav, without the pauses between phrases."""
     sound = decode(jfk(), rate=RATE).values
     pieces = [sound[round(start * RATE) : round(end * RATE)] for start, end in JFK_SPEECH]
     out = [(np.concatenate(pieces), JFK_TEXT)]
@@ -81,7 +81,7 @@ def trimmed_clips() -> list[tuple[Floats, str]]:
 
 
 def in_random_order(clips: Sequence[tuple[Floats, str]], source: random.Random) -> Iterator[tuple[Floats, str]]:
-    """Clips without end, none after itself."""
+    """Yield random clips without end, none twice in a row."""
     last = -1
     while True:
         last = source.choice([index for index in range(len(clips)) if index != last])
@@ -89,9 +89,9 @@ def in_random_order(clips: Sequence[tuple[Floats, str]], source: random.Random) 
 
 
 def joined_recording(seconds: float, seed: int = 0, gap: float = 0.15) -> tuple[Floats, str]:
-    """A recording of at least `seconds` at 16 kHz, of whole clips in random order, and its words.
+    """Return a recording of at least `seconds` at 16 kHz, joined from whole clips in random order, and its words.
 
-    No clip follows itself. At most a tenth of it is silence (`silence_share`).
+    No clip follows itself. At most a tenth of the recording is silence (`silence_share`).
     """
     source = random.Random(seed)
     clips = trimmed_clips()
@@ -109,7 +109,10 @@ def joined_recording(seconds: float, seed: int = 0, gap: float = 0.15) -> tuple[
 
 
 def silence_share(samples: Floats, shortest: float = 0.2, decibels: float = -30.0) -> float:
-    """The share of a recording in pauses of at least `shortest` seconds, at `decibels` under its loudest 20 ms."""
+    """Return the share of a recording in pauses of at least `shortest` seconds.
+
+    A pause is at least `decibels` below the loudest 20 ms.
+    """
     step = RATE // 50
     frames = samples[: len(samples) // step * step].reshape(-1, step)
     level = np.sqrt((frames.astype(np.float64) ** 2).mean(1))
@@ -142,7 +145,7 @@ _TENS = {
 
 
 def normalize_words(text: str) -> list[str]:
-    """Words as they count for an error rate: no case, marks, fillers or short forms; numbers in digits."""
+    """Normalise words for an error rate: no case, punctuation, fillers or short forms; numbers in digits."""
     text = re.sub(r"[\[(<][^\])>]*[\])>]", " ", text.lower().replace("\u2019", "'"))
     for pattern, full in _CONTRACTIONS:
         text = re.sub(pattern, full, text)
@@ -152,7 +155,7 @@ def normalize_words(text: str) -> list[str]:
 
 
 def _digits(words: Sequence[str]) -> list[str]:
-    """Spelled numbers under a million as digits; a bare "one" stays a word."""
+    """Write spelled numbers below a million in digits; a lone "one" stays a word."""
     out: list[str] = []
     index = 0
     while index < len(words):
@@ -164,7 +167,7 @@ def _digits(words: Sequence[str]) -> list[str]:
 
 
 def _number(words: Sequence[str]) -> tuple[int, int]:
-    """The number that words begin with, and how many words it takes; 0 words where there is none."""
+    """Return the number that the words begin with, and its word count, which is 0 if there is no number."""
     value, used = _below_thousand(words)
     if value and words[used : used + 1] == ["thousand"]:
         rest, more = _below_thousand(words[used + 1 :])
@@ -189,12 +192,12 @@ def _below_hundred(words: Sequence[str]) -> tuple[int, int]:
 
 
 def word_error_rate(reference: str, hypothesis: str) -> float:
-    """Least number of words inserted, left out or replaced, over the words of the reference, both normalised."""
+    """Return the word error rate: edits (insertions, deletions, replacements) per reference word, both normalised."""
     wanted, found = normalize_words(reference), normalize_words(hypothesis)
     row = np.arange(len(found) + 1)
     for index, word in enumerate(wanted, 1):
         replaced = row[:-1] + np.array([word != other for other in found], dtype=np.int64)
         best = np.concatenate([[index], np.minimum(replaced, row[1:] + 1)])
-        # Insertions run along the row: a running minimum of best - position.
+        # Insertions run along the row: a running minimum of best − index.
         row = np.minimum.accumulate(best - np.arange(len(best))) + np.arange(len(best))
     return float(row[-1]) / max(1, len(wanted))

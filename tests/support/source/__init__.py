@@ -1,1 +1,1 @@
-"""Our own source files."""
+"""Antiphon's own source files."""

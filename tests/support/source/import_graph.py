@@ -1,4 +1,4 @@
-"""The modules of a package and what each imports of it, under `TYPE_CHECKING` and inside functions too."""
+"""Imports between the modules of a package, including those under `TYPE_CHECKING` and inside functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(antiphon.__file__).parent
 
 
 def import_graph(package: str) -> dict[str, set[str]]:
-    """Dotted module names of one sub-package of antiphon → the modules of it that they import."""
+    """Map each module of a sub-package of antiphon to the modules of that sub-package that it imports."""
     paths = sorted(path for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py")
     modules = {"antiphon." + ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
     graph: dict[str, set[str]] = {}
@@ -29,5 +29,5 @@ def import_graph(package: str) -> dict[str, set[str]]:
 
 
 def assert_no_cycle(graph: dict[str, set[str]]) -> None:
-    """Raises `graphlib.CycleError`, which names the modules of a cycle."""
+    """Raise `graphlib.CycleError`, which names the modules, if the graph has a cycle."""
     TopologicalSorter(graph).prepare()

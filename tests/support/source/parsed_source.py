@@ -1,4 +1,4 @@
-"""The syntax trees of our own files."""
+"""Syntax trees of Antiphon's own files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The tree of a file. No finalizer runs meanwhile: Python 3.11 fails if one of them parses something itself."""
+    """Parse a file without garbage collection: Python 3.11 fails if a finalizer parses something meanwhile."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Scripts outside the package, as modules."""
+"""Scripts outside the package, imported as modules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def script(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module here
     spec.loader.exec_module(module)
     return module

@@ -21,7 +21,7 @@ SLICE_SHA256 = "d9e57a7b0b2fa8214c93cd33612b642577e65a02ef29fa1a9dba4487e85a38a6
 
 @cache
 def enwik8_text() -> str:
-    """100,000 bytes from the middle of an article's text, fetched once and kept beside the models."""
+    """Return 100,000 bytes of article text, fetched once and stored beside the models."""
     path = environment.home() / "test-data" / "enwik8-slice.txt"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ class _TokenArray(ctypes.Structure):
 
 
 class LlamaGrammar:
-    """One answer under a grammar."""
+    """State of an answer under a grammar."""
 
     def __init__(self, library: Any, vocabulary: int, grammar: str, vocab_size: int) -> None:
         self._library = library
@@ -48,7 +48,7 @@ class LlamaGrammar:
 
 @contextmanager
 def llama_vocabulary(path: Path) -> Iterator[tuple[Any, int]]:
-    """The library and its handle of the vocabulary of a GGUF file."""
+    """Yield llama.cpp's library and its handle of a GGUF file's vocabulary."""
     import xllamacpp
 
     library = ctypes.CDLL(str(next(Path(xllamacpp.__file__).parent.glob("*.so"))))

@@ -1,4 +1,4 @@
-"""Answers drawn at random under a grammar's masks, as the most absent-minded model would."""
+"""Random answers under a grammar's masks, as a model without any preference would generate them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _allowed(constraint: GrammarConstraint) -> NDArray[np.intp]:
 
 @cache
 def closers(tokenizer: Tokenizer) -> NDArray[np.intp]:
-    """Tokens that close something: without a leaning to them a random answer hardly ever ends."""
+    """Return the ids of tokens that close something: a random answer that does not prefer them hardly ever ends."""
     ids = (token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id).startswith(CLOSING))
     return np.array(sorted({*ids, *tokenizer.eos_ids}))
 
@@ -32,7 +32,7 @@ def closers(tokenizer: Tokenizer) -> NDArray[np.intp]:
 def random_answer(
     constraint: GrammarConstraint, tokenizer: Tokenizer, source: random.Random, max_tokens: int = 400
 ) -> str | None:
-    """The text of a finished answer, or None if it had not ended after `max_tokens`."""
+    """Return the text of a finished answer, or None if it has not ended after `max_tokens`."""
     tokens: list[int] = []
     while len(tokens) < max_tokens:
         choices = _allowed(constraint)

@@ -1,4 +1,4 @@
-"""Twenty questions with the form of their answer; every answer is bounded and fits in about 80 tokens."""
+"""Twenty questions with schemas for their answers; every answer is bounded and fits in about 80 tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StructuredTask:
 
 
 def record(*, optional: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    """An object with exactly these properties, all required but the `optional` ones."""
+    """Return a schema of an object with exactly these properties, all required except the `optional` ones."""
     return {
         "type": "object",
         "properties": properties,

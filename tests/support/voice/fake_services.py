@@ -1,4 +1,4 @@
-"""`FakeServices`: an engine that hears, answers and speaks by a script, on the event loop's clock."""
+"""`FakeServices`: scripted hearing, answers and speech, on the event loop's clock."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.text.tool_calls.pieces import Content
 from support.voice.fake_hearing import FakeHearing, HearingDelays
 
-#: Of the fake's speech.
+#: Samples per second of the fake speech.
 RATE = 100
 SECONDS_PER_WORD = 0.4
 
 
 @dataclass
 class AnswerScript:
-    """Pieces and the seconds before each; then the end, or a failure."""
+    """Pieces of an answer, `delay` seconds before each, and the answer's end or error."""
 
     pieces: Sequence[AnswerPiece]
     delay: float = 0.05
@@ -38,14 +38,14 @@ class AnswerScript:
 
 
 def says(text: str, **options: object) -> AnswerScript:
-    """An answer that comes word by word."""
+    """Build an answer that comes word by word."""
     words = text.split(" ")
     pieces = [Content(word if index == 0 else f" {word}") for index, word in enumerate(words)]
     return AnswerScript(pieces, **options)  # type: ignore[arg-type]
 
 
 class Call:
-    """Of the engine: open until it is closed."""
+    """Open call of the engine; it counts as open until it is closed."""
 
     def __init__(self, services: FakeServices) -> None:
         self._services = services
@@ -92,7 +92,7 @@ class FakeAnswer(Call):
 
 
 class FakeSynthesis(Call):
-    """Speaks words one by one; a chunk is all that can be spoken of a text up to a comma or its end."""
+    """Synthesis word by word; a chunk ends at the last comma so far, or at the end of the text."""
 
     def __init__(self, services: FakeServices, delay: float) -> None:
         super().__init__(services)
@@ -145,8 +145,9 @@ class FakeSynthesis(Call):
 
 @dataclass(eq=False)
 class FakeServices:
-    """`script` gives the next answer from the conversation. `kill` makes every call fail; the next ones wait for the
-    engine's restart.
+    """Voice services without models. `script` returns the next answer to a conversation.
+
+    `kill` makes every open call fail; new calls fail until the engine has restarted.
     """
 
     script: Callable[[Sequence[Item], VoiceSettings], AnswerScript] = lambda items, settings: says("yes, it is so")
@@ -165,7 +166,7 @@ class FakeServices:
     _dead_until: float = 0.0
 
     def kill(self) -> None:
-        """The engine's process dies."""
+        """Fail all open calls as if the engine process had died; new calls fail for `restart_seconds`."""
         self._dead_until = asyncio.get_running_loop().time() + self.restart_seconds
         for call in list(self.open_calls):
             call.error = EngineError("the engine process died")
@@ -209,5 +210,5 @@ class FakeServices:
 
 
 def texts(items: Sequence[Item]) -> list[str]:
-    """Of the messages."""
+    """Return the texts of the messages."""
     return [item.text for item in items if isinstance(item, Message)]

@@ -1,4 +1,4 @@
-"""`GivenAnswers`: an engine that really hears and speaks, with answers that are given."""
+"""`GivenAnswers`: voice services that really hear and speak, with answers given in advance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.text.tool_calls.pieces import Content
 
 @dataclass
 class SteppedClock:
-    """Stands still until it is moved."""
+    """Clock that stands still until its time is set."""
 
     now: float = 1000.0
 
@@ -30,14 +30,14 @@ class SteppedClock:
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """With `is_open`, the model goes on after the text: the response is in progress until it is interrupted."""
+    """Answer to give. With `is_open`, the response stays in progress after the text until it is interrupted."""
 
     text: str
     is_open: bool
 
 
 class WrittenAnswer:
-    """A given answer, word by word."""
+    """Streamed given answer, word by word."""
 
     def __init__(self, given: GivenAnswer) -> None:
         words = given.text.split(" ")
@@ -59,9 +59,9 @@ class WrittenAnswer:
 
 
 class GivenAnswers:
-    """`VoiceServices` over a real engine. The answer after so many answers is the one at that index of `answers`.
+    """`VoiceServices` over a real engine. Answer number n of the conversation is `answers[n]`.
 
-    `history` is the conversation that was answered last.
+    `history` is the conversation passed to the last answer.
     """
 
     def __init__(self, engine: AsyncEngine, transcription: str, speech: str, answers: Sequence[GivenAnswer]) -> None:
@@ -81,7 +81,7 @@ class GivenAnswers:
         pass
 
     async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
-        """Not paced, so that clauses do not depend on the machine's speed, nor the sound."""
+        """Synthesize without pacing, so that neither clauses nor sound depend on the machine's speed."""
         return await self._engine.speak(None, model=self._speech, priority=Priority.HIGH)
 
     async def transcribe(self, samples: Floats, options: TranscriptionOptions, model: str | None) -> HeardText:

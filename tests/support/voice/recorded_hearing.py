@@ -1,4 +1,4 @@
-"""Dialogues that are heard: where turns ended, after how much silence, and what was understood of them."""
+"""Turns detected in dialogues: where each turn ended, after how much silence, and its transcript."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, Began, 
 from support.sound.recorded_turns import Dialogue
 from support.sound.speech import RATE, normalize_words
 
-#: An end is at the end of a sentence if it is within so many milliseconds of it.
+#: Maximum milliseconds between a detected end and the end of a sentence that it matches.
 TOLERANCE_MS = 400
-#: About 70 ms on two cores of a Neoverse-N1.
+#: Frames that an end-of-turn answer takes: about 70 ms on two cores of a Neoverse-N1.
 ANSWER_FRAMES = 3
 
 
 @dataclass(frozen=True)
 class HeardTurn:
-    """One that the detector ended: milliseconds of the sound, and of the silence after which it was ended."""
+    """Turn that the detector ended. `waited_ms` is the silence before its end was detected."""
 
     start_ms: int
     end_ms: int
@@ -36,19 +36,19 @@ class HeardTurn:
     text: str = ""
 
     def samples(self) -> slice:
-        """The sound that belongs to it."""
+        """Return the slice of samples that belongs to the turn."""
         return slice(self.start_ms * SAMPLES_PER_MS, self.end_ms * SAMPLES_PER_MS + PAUSE)
 
 
 @dataclass(frozen=True)
 class TurnAccuracy:
-    precision: float  # of the ends that were decided, those at the end of a sentence
-    recall: float  # of the ends of sentences, those that were decided before the next one
-    waited_ms: float  # on average, at ends of sentences
+    precision: float  # share of detected ends that are at the end of a sentence
+    recall: float  # share of sentence ends that were detected
+    waited_ms: float  # average silence before detection, at ends of sentences
 
 
 def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
-    """Turns without their text. An answer of the end-of-turn model takes three frames, whatever the machine's speed."""
+    """Detect turns without their text; an end-of-turn answer takes three frames, whatever the machine's speed."""
     voice, end_of_turn = load_model(VOICE_ACTIVITY).model, load_model(END_OF_TURN).model
     assert isinstance(voice, SileroVAD) and isinstance(end_of_turn, SmartTurn)
     detector = TurnDetector(settings, voice.chunk)
@@ -79,9 +79,9 @@ def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
 async def hear(
     engine: AsyncEngine, dialogue: Dialogue, settings: TurnSettings, *, pace: float, interval: float = 1.0
 ) -> list[HeardTurn]:
-    """Turns and their texts. Sound is pushed with `pace` seconds between pieces of 0.1 s.
+    """Detect and transcribe turns, with `pace` seconds between pushed blocks of 0.1 s.
 
-    Hypotheses are made while somebody speaks; how many depends on the machine.
+    Hypotheses are made during speech; their number depends on the machine.
     """
     events: list[HearingEvent] = []
     async with await engine.hear(turns=settings, interval=interval, backoff=0.0) as hearing:
@@ -107,7 +107,7 @@ def _ms(position: int) -> int:
 
 
 def accuracy(dialogue: Dialogue, turns: Sequence[HeardTurn]) -> TurnAccuracy:
-    """How well the turns that were heard are those that were spoken."""
+    """Compare the ends of the heard turns with those of the spoken turns."""
     ends = [turn.end / SAMPLES_PER_MS for turn in dialogue.turns]
     right = [turn for turn in turns if min(abs(turn.end_ms - end) for end in ends) <= TOLERANCE_MS]
     met = sum(any(abs(turn.end_ms - end) <= TOLERANCE_MS for turn in turns) for end in ends)
@@ -116,9 +116,9 @@ def accuracy(dialogue: Dialogue, turns: Sequence[HeardTurn]) -> TurnAccuracy:
 
 
 def runs_of_words(wanted: str, heard: str) -> tuple[int, int]:
-    """How many runs of at least two words were left out, and put in.
+    """Return the numbers of lost and of inserted runs of at least two words.
 
-    What was heard as something else of about as many letters is neither ("you are the thing", "interesting").
+    A run heard as other words of about as many letters counts as neither ("you are the thing", "interesting").
     """
     one, two = normalize_words(wanted), normalize_words(heard)
     lost = doubled = 0
@@ -129,5 +129,5 @@ def runs_of_words(wanted: str, heard: str) -> tuple[int, int]:
 
 
 def _is_shorter(words: list[str], others: list[str]) -> bool:
-    """Whether they are two words fewer, and less than half as many letters."""
+    """Return whether `words` has at least two words fewer than `others`, and less than half as many letters."""
     return len(others) - len(words) >= 2 and 2 * len("".join(words)) < len("".join(others))

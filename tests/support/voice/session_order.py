@@ -1,4 +1,4 @@
-"""A checker of the order of a session's events, written from the order that the Realtime service documents."""
+"""Checker of a session's event order, written from the order that the Realtime service documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.runtime.voice.settings import Modality
 
 @dataclass
 class _Output:
-    """An item of a response: `stage` is the last event of it that was not a delta."""
+    """Output item of a response. `stage` is its last event that was not a delta."""
 
     item_id: str
     is_call: bool
@@ -33,7 +33,7 @@ class _Response:
 
 
 class SessionOrder:
-    """`take` every event; `finish` at the end of a session that was left to come to rest."""
+    """Checker of a session's events: call `take` for each event, and `finish` once the session has come to rest."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
@@ -43,7 +43,7 @@ class SessionOrder:
         self._ids: set[str] = set()
         self._undone: set[str] = set()
         self._speaking: str | None = None
-        self._spoken: set[str] = set()  # stopped, or without speech
+        self._spoken: set[str] = set()  # stopped, or committed without speech
         self._transcripts: dict[str, str] = {}
         self._transcribed: set[str] = set()
         self._committed: set[str] = set()
@@ -83,7 +83,7 @@ class SessionOrder:
             lambda next: isinstance(next, e.ItemAdded) and next.item.id == event.item_id,
             lambda next: isinstance(next, e.ItemDone) and next.item.id == event.item_id,
         ]
-        if event.item_id not in self._transcribed:  # as of an idle timeout
+        if event.item_id not in self._transcribed:  # the item of an idle timeout is already in both sets
             self._committed.add(event.item_id)
 
     def _on_idle_timed_out(self, event: e.IdleTimedOut) -> None:

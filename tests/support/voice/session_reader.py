@@ -1,4 +1,4 @@
-"""`SessionReader`: reads a session's events and checks their order as they come."""
+"""`SessionReader`: reads a session's events and checks their order as they arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = TypeVar("Kind")
 
 
 class SessionReader:
-    """`events` are all so far. Within `async with`, at the end of which the session is closed."""
+    """Reader that collects a session's events within `async with`, and closes the session at its end."""
 
     def __init__(self, session: VoiceSession) -> None:
         self.session = session
@@ -42,7 +42,7 @@ class SessionReader:
             self._changed.set()
 
     async def until(self, kind: type[Kind], holds: Callable[[Kind], bool] = lambda event: True, after: int = 0) -> Kind:
-        """The first such event, past or to come, of those after so many."""
+        """Wait for an event of this type that `holds`, skipping the first `after` events; past events count."""
         index = after
         while True:
             assert self._reader is not None
