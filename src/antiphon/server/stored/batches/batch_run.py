@@ -155,7 +155,7 @@ class BatchRun:
             return await parts.requests.run(record, path, journal, key, has_room)
 
     async def _finalize(self) -> None:
-        """Turn the results into files. Their ids are recorded before, so repeating this after a crash changes nothing."""
+        """Turn the results into files. Their ids are already recorded, so a repetition after a crash has no effect."""
         record, files = self.record, self._parts.files
         base = self._parts.store.folder.batches / record.id
         results = ((record.output_file_id, OUTPUT), (record.error_file_id, ERROR))

@@ -1,4 +1,4 @@
-"""Access to `/admin`: an admin key is needed, and Host, Origin and content type are checked against hostile web pages.
+"""Access to `/admin`: requires an admin key, and checks Host, Origin and content type against hostile web pages.
 
 A page of another site can make a browser send requests here (CSRF), also under a name that it pointed at this machine
 (DNS rebinding). The browser then names the page in `Origin`, or that name in `Host`.
@@ -15,7 +15,7 @@ from antiphon.server.web.http.errors import ApiError, unauthorized
 
 
 class AdminAccess:
-    """`hosts` are the names of the server."""
+    """Check of admin keys and request headers. `hosts` are the names of the server."""
 
     def __init__(self, keys: KeyRing | None, hosts: AllowedHosts) -> None:
         self._keys = keys
@@ -47,7 +47,7 @@ def _check_origin(origin: str, host: str) -> None:
 
 
 def _check_content_type(given: str) -> None:
-    """Browsers send JSON to another site only after a preflight request; they send forms without one."""
+    """Raise unless the type is JSON: browsers ask before they send it to another site, which they do not for forms."""
     kind = given.partition(";")[0].strip().lower()
     if kind != "application/json":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
@@ -55,6 +55,6 @@ def _check_content_type(given: str) -> None:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """The header's value, or an empty string. Several headers are joined, so that no check accepts them."""
+    """Return the header's value, or an empty string. Repeated headers are joined, so that no check accepts them."""
     values = [value for key, value in scope["headers"] if key == name]
     return b",".join(values).decode("latin-1")

@@ -1,4 +1,4 @@
-"""`ClientSecrets`: keys of short life that open sessions of `/v1/realtime` and nothing else, for use in a browser."""
+"""`ClientSecrets`: short-lived keys that open sessions of `/v1/realtime` and nothing else, for use in a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.server.web.http.errors import ApiError
 
 PREFIX = "ek_"
 MIN_SECONDS, DEFAULT_SECONDS, MAX_SECONDS = 10, 600, 7200
-#: Unexpired secrets of one API key, the bytes of their sessions together, and of one.
+#: Maximum unexpired secrets of one API key, bytes of all their sessions, and bytes of one session.
 MAX_SECRETS = 1000
 MAX_BYTES = 16 << 20
 MAX_SESSION_BYTES = 1 << 18
@@ -21,9 +21,9 @@ MAX_SESSION_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class ClientSecret:
-    """`key` is the number of the API key that made it, for which its sessions count; None without keys.
+    """Secret made with an API key. `key` is that key's number, which its sessions count for; None without keys.
 
-    `session` is the update that its sessions begin with.
+    `session` is the update that its sessions begin with, `size` its bytes.
     """
 
     key: int | None
@@ -33,13 +33,13 @@ class ClientSecret:
 
 
 class ClientSecrets:
-    """In memory, as hashes: after a restart of the server no secret is valid. For one event loop."""
+    """Secrets in memory, as hashes: after a restart of the server no secret is valid. For one event loop."""
 
     def __init__(self) -> None:
         self._secrets: dict[bytes, ClientSecret] = {}
 
     def create(self, key: int | None, session: dict[str, Any], size: int, seconds: int) -> tuple[str, ClientSecret]:
-        """Return a new secret and what it stands for. Raises `ApiError` if the API key has too many."""
+        """Return a new secret's text and record. Raise `ApiError` if the session is too large or the key's limit reached."""
         self._remove_expired()
         if size > MAX_SESSION_BYTES:
             message = f"the session has {size:,} bytes; at most {MAX_SESSION_BYTES:,} are allowed"
@@ -59,7 +59,7 @@ class ClientSecrets:
         return value, made
 
     def find(self, value: bytes | None) -> ClientSecret | None:
-        """The secret of that value, unless it has expired."""
+        """Return the record of a secret's text, or None if it is unknown or has expired."""
         found = self._secrets.get(_hash((value or b"").strip()))
         return None if found is None or found.expires_at <= time.time() else found
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from antiphon.server.web.http.errors import ApiError
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-#: Domains that are not in the public DNS, so that no page has a name in them.
+#: Domains outside the public DNS, in which no page can have a name.
 PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".home.arpa")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address always refers to this machine."""
+    """Return whether a host name or address always refers to this machine."""
     name = host.rstrip(".").lower().strip("[]")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 class AllowedHosts:
-    """`host` is the address that the server listens on, `names` are other names that clients may use; `*` allows all.
+    """Names of a server. `host` is the address it listens on; `names` are further names, where `*` allows any.
 
     A server on a loopback address has the loopback names and the machine's own. Any other server can also be reached
     by an address, a name without a dot, or a name in a private domain, none of which a page can point at it.
@@ -52,7 +52,7 @@ class AllowedHosts:
 
 
 def _host_name(host: str) -> str:
-    """The host without its port; empty if it is not valid."""
+    """Return the host in lower case without its port, or an empty string if it is invalid."""
     found = HOST.fullmatch(host)
     return "" if found is None else found[1].strip("[]").rstrip(".").lower()
 

@@ -12,7 +12,7 @@ MIN_KEY_CHARACTERS = 8
 
 
 class KeyRing:
-    """The keys that give access. Only their SHA-256 hashes are kept."""
+    """API keys that give access, kept as SHA-256 hashes."""
 
     def __init__(self, keys: list[str]) -> None:
         if not keys:
@@ -26,7 +26,7 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: Path) -> KeyRing:
-        """One key per line; empty lines and lines that begin with # are skipped."""
+        """Read one key per line, skipping empty lines and lines that begin with #."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
@@ -37,23 +37,23 @@ class KeyRing:
         return cls([line.strip() for line in lines if line.strip() and not line.strip().startswith("#")])
 
     def find(self, authorization: bytes | None) -> int | None:
-        """The number of the key in an `Authorization` header, if it is one of these, in constant time."""
+        """Return the number of the key in an `Authorization` header, or None. Takes constant time."""
         scheme, _, key = (authorization or b"").partition(b" ")
         found = self.find_bare(key)
         return found if scheme.lower() == b"bearer" else None
 
     def find_bare(self, key: bytes | None) -> int | None:
-        """The number of a key that is sent by itself, as in an `X-Api-Key` header, in constant time."""
+        """Return the number of a key sent by itself, as in an `X-Api-Key` header, or None. Takes constant time."""
         given = _hash((key or b"").strip())
         matches = [hmac.compare_digest(given, known) for known in self._hashes]
         return matches.index(True) if any(matches) else None
 
     def owner(self, number: int) -> str:
-        """A name for the key of that number, from which the key cannot be found, the same after a restart."""
+        """Return a name for a key's number that stays the same after a restart and does not reveal the key."""
         return hashlib.sha256(b"antiphon owner" + self._hashes[number]).hexdigest()[:32]
 
     def number(self, owner: str) -> int | None:
-        """The number of the key with that owner name; None if there is no such key."""
+        """Return the number of the key with this owner name, or None."""
         return next((number for number in range(len(self)) if self.owner(number) == owner), None)
 
     def shares_a_key_with(self, other: KeyRing) -> bool:

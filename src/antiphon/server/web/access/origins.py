@@ -1,4 +1,4 @@
-"""The check of `Origin`, in which a browser names the page that sends a request.
+"""Check of `Origin`, in which a browser names the page that sends a request.
 
 A page of another site can send a form to this server, or open a WebSocket: unlike for JSON, the browser asks no
 permission first (CSRF).
@@ -13,7 +13,7 @@ from antiphon.server.web.http.errors import ApiError
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Whether the page is one of the server that `Host` names."""
+    """Return whether the page belongs to the server that `Host` names."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
@@ -28,7 +28,7 @@ def check_form_origin(content_type: str, origin: str, host: str, allowed: Collec
 
 
 def check_socket_origin(origin: str, host: str, allowed: Collection[str]) -> None:
-    """Raise for a WebSocket from a page of another site, unless its origin is allowed; programs send no origin."""
+    """Raise for a WebSocket from a page of another site, unless its origin is allowed. Programs send no origin."""
     if origin:
         _check(origin, host, allowed, "WebSockets")
 

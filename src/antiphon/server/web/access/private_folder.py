@@ -10,9 +10,9 @@ FOLDER_MODE = 0o700
 
 
 def make_private(folder: Path) -> bool:
-    """Create the folder if necessary and close it to others; False if it is no folder of this user.
+    """Create the folder if necessary and close it to other users. Return False if it is not a folder of this user.
 
-    Raises `OSError` if the system refuses it.
+    Raise `OSError` if the system refuses it.
     """
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     found = folder.lstat()

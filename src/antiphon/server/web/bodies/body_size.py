@@ -1,4 +1,4 @@
-"""How much a request's body may hold: JSON values, containers and depth before it is parsed, and bytes of all requests.
+"""Limits of request bodies: values, containers and depth of JSON before it is parsed, and bytes over all requests.
 
 Parsing and validating hold the interpreter for a time that grows with the number of values, not with the bytes of text.
 """
@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from antiphon.server.web.http.errors import ApiError, invalid, unavailable
 
-#: Numbers, strings and names in one body: some 30 ms of parsing.
+#: Maximum numbers, strings and names in one body: some 30 ms of parsing.
 MAX_VALUES = 262_144
-#: Objects and lists in one body: some 50 ms of validating.
+#: Maximum objects and lists in one body: some 50 ms of validating.
 MAX_CONTAINERS = 32_768
-#: Names of fields in one body; each unknown one is an error of its own.
+#: Maximum field names in one body; each unknown one is a separate error.
 MAX_NAMES = 65_536
 MAX_DEPTH = 128
-#: Bodies up to this size are not counted among the bytes of all requests, so that short requests always pass.
+#: Maximum bytes of a body that is not counted in the total over all requests, so that short requests always pass.
 SMALL_BYTES = 65_536
 
 
 def check_structure(data: bytes) -> None:
-    """Reject JSON of too many values or levels with a 400. Blocking for some milliseconds per megabyte."""
+    """Raise 400 for JSON with too many values or levels. Blocks for some milliseconds per megabyte."""
     openers = data.count(b"{") + data.count(b"[")
     if openers <= MAX_DEPTH and data.count(b",") <= min(MAX_VALUES, MAX_NAMES):
         return
     import numpy as np
 
-    if b"\\" in data:  # an escaped quote ends no string
+    if b"\\" in data:  # an escaped quote does not end a string
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     codes = np.frombuffer(data, np.uint8)
     quotes = codes == ord('"')
@@ -52,14 +52,14 @@ def _complex(what: str) -> ApiError:
 
 
 class BodyBudget:
-    """Bytes of the large bodies that are held at the same time. For the server's event loop."""
+    """Bytes of large bodies in flight, with a limit on their sum. For the server's event loop."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
 
     def reserve(self, size: int) -> None:
-        """Count `size` more bytes, or reject the request with a 503 that asks it to come again."""
+        """Add `size` bytes, or raise a 503 with `Retry-After` if that exceeds the limit."""
         if self.held + size > self.limit:
             message = f"the bodies of other requests take {self.held:,} of {self.limit:,} bytes"
             raise unavailable(message, "memory_busy", 1)

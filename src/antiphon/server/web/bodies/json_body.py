@@ -1,4 +1,4 @@
-"""Reading a request's JSON body: bounded in size, validated against its schema, with errors that name the field."""
+"""JSON bodies of requests: limited in size, validated against a schema, with errors that name the field."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_body(request: Request, model: type[Model], limit: int, takes_any_type: bool = False) -> Model:
-    """The body as an object of that schema; an invalid body raises an `ApiError` with a 4xx status.
+    """Read the body as an object of the schema. Raise an `ApiError` with a 4xx status if it is invalid.
 
-    `takes_any_type` is for routes whose clients do not name the content type. Pages in a browser still have to.
+    `takes_any_type` is for routes whose clients omit the content type. Pages in a browser must still send it.
     """
     if not takes_any_type or "origin" in request.headers:
         check_json_type(request)
@@ -48,7 +48,7 @@ def check_json_type(request: Request) -> None:
 
 
 def record_body(request: Request, body: BaseModel, parsed: Any) -> None:
-    """Copy into the request's context what it needs of the body."""
+    """Copy the body's `keep_alive`, and its text if it may be logged, into the request's context."""
     context = context_of(request)
     keep_alive = getattr(body, "keep_alive", None)
     if keep_alive is not None:
@@ -77,7 +77,7 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 class _Hold:
-    """What a body takes of the budget of all bodies, until its request ends."""
+    """Bytes that a body reserves in the budget of all bodies, until its request ends."""
 
     def __init__(self, request: Request) -> None:
         self._budget: BodyBudget = request.app.state.body_budget

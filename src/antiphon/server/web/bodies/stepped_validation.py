@@ -1,4 +1,4 @@
-"""Validation of bodies with long lists, a part of a list at a time, so that other requests run in between."""
+"""Validation of bodies with long lists, some items at a time, so that other requests run in between."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from antiphon.server.web.http.errors import ApiError, invalid
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300
-#: Objects of a list that are validated at a time: a few milliseconds.
+#: Objects of a list validated at a time: a few milliseconds.
 STEP = 256
-#: Fields of the body, of an object in it and of an object in a list: each unknown or wrong one takes time.
+#: Maximum fields of the body or of an object in it, and of an object in a list: each invalid field takes time.
 MAX_FIELDS = 4096
 MAX_ITEM_FIELDS = 64
 
 
 async def validated(model: type[Model], parsed: Any, context: RequestContext) -> Model:
-    """The body as an object of that schema; an invalid one raises an `ApiError` that names the field."""
+    """Validate a body against a schema. Raise an `ApiError` that names the field if it is invalid."""
     _check_fields(parsed)
     long = _long_lists(parsed)
     if not long:
@@ -54,7 +54,7 @@ def _check_fields(parsed: Any) -> None:
 
 
 def _long_lists(parsed: Any) -> dict[str, list[Any]]:
-    """The fields with a long list of objects."""
+    """Return the fields whose value is a list of more than `STEP` objects."""
     if not isinstance(parsed, Mapping):
         return {}
     return {
@@ -65,7 +65,7 @@ def _long_lists(parsed: Any) -> dict[str, list[Any]]:
 
 
 def _validated(model: type[Model], parsed: Any, context: RequestContext, name: str = "", start: int = 0) -> Model:
-    """`start` is where the list in the field `name` was cut."""
+    """Validate a part of the body in which the list in field `name` begins at item `start`."""
     try:
         return validate_known(model, parsed, context)
     except ValidationError as error:
@@ -75,7 +75,7 @@ def _validated(model: type[Model], parsed: Any, context: RequestContext, name: s
 
 
 def validation_error(error: ValidationError, name: str = "", start: int = 0) -> ApiError:
-    """The first error. For a field with several forms, the error in the form that matched deepest."""
+    """Build the error for one fault. For a field with several forms, report the form that matched deepest."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     unreadable = [fault for fault in faults if fault["type"] == text_only.ERROR_TYPE]
@@ -93,7 +93,7 @@ def validation_error(error: ValidationError, name: str = "", start: int = 0) -> 
 
 
 def _moved(location: tuple[Any, ...], name: str, start: int) -> tuple[Any, ...]:
-    """The location in the whole list."""
+    """Return the location with the index in the whole list."""
     if not start or location[:1] != (name,):
         return location
     position = next((position for position, step in enumerate(location) if isinstance(step, int)), None)
@@ -103,7 +103,7 @@ def _moved(location: tuple[Any, ...], name: str, start: int) -> tuple[Any, ...]:
 
 
 def _path(location: tuple[Any, ...]) -> str:
-    """`messages[0].content`, without the names that pydantic gives to the members of a union."""
+    """Format a location as `messages[0].content`, without pydantic's names for members of a union."""
     path = ""
     for position, step in enumerate(location):
         if isinstance(step, int):

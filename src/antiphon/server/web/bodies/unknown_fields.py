@@ -1,4 +1,4 @@
-"""Validation of a body: fields that its schema does not know are ignored, or rejected by a strict server."""
+"""Validation of a body that ignores fields outside its schema, or rejects them on a strict server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate_known(model: type[Model], data: Any, context: RequestContext) -> Model:
-    """The data as an object of that schema; a `ValidationError` if it is invalid.
+    """Validate data against a schema, or raise a `ValidationError`.
 
-    Unknown fields are removed and noted in the context, unless it is strict. A second validation finds them, so a body
-    without any costs nothing more.
+    Unknown fields are removed and listed in the context, unless it is strict. They are found by a second validation, so
+    a body without any costs nothing extra.
     """
     try:
         found = model.model_validate(data)
@@ -45,7 +45,7 @@ def _check_maxima(body: BaseModel) -> None:
 
 
 def _unknown(body: BaseModel) -> Iterator[tuple[str, BaseModel, str, Any]]:
-    """Take the unknown fields out of an object and all inside it: path, owner, name and value of each."""
+    """Remove unknown fields from an object and all inside it; yield the path, owner, name and value of each."""
     stack: list[tuple[str, Any]] = [("", body)]
     while stack:
         path, value = stack.pop()

@@ -1,4 +1,4 @@
-"""Reading a form with a file: bounded in size, a large file on disk, with the same errors as for a JSON body."""
+"""Forms with a file: limited in size, a large file on disk, with the same errors as for a JSON body."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MAX_FIELD_BYTES = 1 << 20
 
 
 async def read_form(request: Request, model: type[Form], limit: int) -> Form:
-    """The form as an object of that schema, with its `file` open; an invalid form raises an `ApiError`."""
+    """Read the form as an object of the schema, with its `file` open. Raise an `ApiError` if it is invalid."""
     return (await read_file_form(request, model, limit))[0]
 
 
 async def read_file_form(request: Request, model: type[Form], limit: int) -> tuple[Form, str]:
-    """The same, and the name of the file, without folders and in printable characters."""
+    """Read the form like `read_form`; also return the file's name, without folders and in printable characters."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
@@ -64,7 +64,7 @@ async def read_file_form(request: Request, model: type[Form], limit: int) -> tup
 
 
 def base_name(name: str) -> str:
-    """Return a file's name without folders, of any system, in printable characters; empty for `..` and the like."""
+    """Return a file's name without folders of any system, in printable characters; empty for names such as `..`."""
     printable = "".join(character for character in name if character.isprintable())
     last = re.split(r"[/\\]", printable)[-1].strip()
     return last if last.strip(".") else ""
@@ -89,7 +89,7 @@ async def _counted(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
 
 
 def _fields(form: FormData, model: type[BaseModel]) -> dict[str, Any]:
-    """Values by name; empty values count as absent.
+    """Collect the form's values by name; empty values count as absent.
 
     Items of a list are called `name[]`, `name[0]` or `name`, and values of an object `name[key]`.
     """

@@ -26,7 +26,7 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The work's result. If the client disconnects first, cancel the work and raise `ClientDisconnectedError`."""
+    """Return the work's result, or cancel it and raise `ClientDisconnectedError` if the client disconnects first."""
     working = asyncio.create_task(work)
     watching = asyncio.create_task(wait_for_disconnect(request.receive))
     try:
@@ -39,7 +39,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, Result
 
 
 class EventStream(Response):
-    """Server-sent events, or bytes of another content type, from an iterator.
+    """Response of server-sent events, or bytes of another content type, from an iterator.
 
     At the end, or when the client disconnects, the iterator is closed and `close` is called.
     """
@@ -63,7 +63,7 @@ class EventStream(Response):
         try:
             await self._stream(receive, send, send_part or send)
         finally:
-            self._close()  # needed if the iterator was never started and so did not clean up
+            self._close()  # an iterator that was never started has not cleaned up
 
     async def _stream(self, receive: Receive, send: Send, send_part: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -1,4 +1,4 @@
-"""Limits of connections, which hold before a request's API key is known."""
+"""Limits of connections, which apply before a request's API key is known."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What one connection may send and how slowly, and how many there may be."""
+    """Limits of the number of connections, and of the size and speed of what each sends."""
 
     connections: int = 1024
-    #: Bytes of a request line and its headers together; in a body, of everything that is not content.
+    #: Bytes of a request line with its headers; in a body, bytes of everything except content.
     header_bytes: int = 64 << 10
-    #: From the first byte of a request to the end of its headers.
+    #: Seconds from the first byte of a request to the end of its headers.
     header_seconds: float = 10.0
-    #: Without a request.
+    #: Seconds that a connection may be without a request.
     idle_seconds: int = 60
-    #: Bytes per second of a body, on average over some seconds; 0 for any.
+    #: Minimum bytes per second of a body, averaged over some seconds; 0 for any.
     body_rate: float = 100.0
 
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Of WebSocket sessions: how many at once, and the seconds of one, in total and without anything happening."""
+    """Limits of WebSocket sessions: number at once, seconds of one in total, and seconds of one without activity."""
 
     sessions: int = 64
     seconds: float = 3600.0
@@ -35,7 +35,7 @@ class Closable(Protocol):
 
 
 class Connections:
-    """The open connections of a server, and which of them are without a request, longest first."""
+    """Open connections of a server, and those without a request, longest first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -46,9 +46,9 @@ class Connections:
         return self._num_open
 
     def open(self, connection: Closable) -> bool:
-        """Count a new connection. At the limit, the one that has waited longest is closed for it.
+        """Count a new connection. At the limit, close the connection that has been idle the longest.
 
-        False if none waits, so that the new one must be refused.
+        Return False if none is idle: the new connection must then be refused.
         """
         has_room = self._num_open < self._limit or self._evict()
         self._num_open += 1
@@ -57,16 +57,16 @@ class Connections:
         return has_room
 
     def wait(self, connection: Closable) -> None:
-        """It is without a request from now on."""
+        """Mark the connection as idle: it has no request."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
 
     def work(self, connection: Closable) -> None:
-        """It has a request."""
+        """Mark the connection as serving a request."""
         self._waiting.pop(connection, None)
 
     def close(self, connection: Closable) -> None:
-        """It is gone."""
+        """Remove a closed connection."""
         self._num_open -= 1
         self._waiting.pop(connection, None)
 

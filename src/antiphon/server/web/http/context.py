@@ -1,4 +1,4 @@
-"""`RequestContext`: what the server knows of one request while it handles it."""
+"""`RequestContext`: the server's data about one request while it is handled."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.ignored_fields import IgnoredFields
 from antiphon.server.web.http.time_limit import TimeLimit
 
-#: As the engine counts them.
+#: Priorities as the engine counts them.
 NORMAL_PRIORITY, LOW_PRIORITY = 2, 3
-#: The status logged when a client disconnects before it is answered.
+#: Status logged when a client disconnects before the response.
 CLIENT_CLOSED_REQUEST = 499
 
 
-#: Figures and names for the line that is logged when a request ends.
+#: Figures and names for the line logged when a request ends.
 LogFields = dict[str, Any]
 
 
 @dataclass(eq=False)
 class RequestContext:
-    """Text that the client sent is in it only with `logs_text`.
+    """State of one request. Text that the client sent is in it only with `logs_text`.
 
     `log_fields` are added to the line that is logged when the request ends.
     """
@@ -37,19 +37,19 @@ class RequestContext:
     request_id: str
     method: str = ""
     path: str = ""
-    #: The number of the API key that was sent; None if the server has no keys.
+    #: Number of the API key that was sent; None if the server has no keys.
     key: int | None = None
-    #: The session of the client secret that was sent in place of a key.
+    #: Session of the client secret that was sent in place of a key.
     secret_session: dict[str, Any] | None = None
     logs_text: bool = False
-    #: Of the API that the request's route belongs to.
+    #: Error format of the API that the route belongs to.
     error_format: ErrorFormat = OPENAI
-    #: Whether a field that is not known is an error.
+    #: Whether an unknown field is an error.
     is_strict: bool = False
     ignored: IgnoredFields = field(default_factory=IgnoredFields)
-    #: A request of a batch: those of clients go first.
+    #: Whether the request is part of a batch; requests of clients go first.
     is_low_priority: bool = False
-    #: Needs nothing of the engine, however long it is open.
+    #: Whether the request needs nothing of the engine, however long it is open.
     is_watching: bool = False
     started: float = field(default_factory=time.perf_counter)
     status: int = CLIENT_CLOSED_REQUEST
@@ -57,9 +57,9 @@ class RequestContext:
     is_event_stream: bool = False
     is_over: bool = False
     log_fields: LogFields = field(default_factory=dict)
-    #: Seconds that the models it used stay loaded, if the request says so.
+    #: Seconds that the request's models stay loaded; None if it does not say.
     keep_alive: float | None = None
-    #: Called when the request ends, to release what it holds.
+    #: Callbacks that release the request's resources when it ends.
     at_end: list[Callable[[], None]] = field(default_factory=list)
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
     ending: ApiError | None = None
@@ -67,11 +67,11 @@ class RequestContext:
     limit: TimeLimit | None = None
     #: Completes the error that the request fails with, before it is sent.
     on_failure: Callable[[ApiError], None] | None = None
-    #: Sends parts of a response that has begun, past what looks at its beginning only.
+    #: Sends parts of a response after its beginning, bypassing middleware that only inspects the beginning.
     send_part: Send | None = None
-    #: Of a session: called when the server begins to shut down, so that it ends as soon as it can.
+    #: For sessions: called when the server begins to shut down, so that the session ends soon.
     on_draining: Callable[[], None] | None = None
-    #: Of a session: the last message before it is closed for an error.
+    #: For sessions: builds the last message before the session is closed for an error.
     last_message: Callable[[ApiError], str] | None = None
 
     @property
@@ -85,7 +85,7 @@ class RequestContext:
             self.task.cancel()
 
     def note_progress(self) -> None:
-        """Count the request's time limit from now."""
+        """Restart the request's time limit."""
         if self.limit is not None:
             self.limit.restart()
 
@@ -99,7 +99,7 @@ class RequestContext:
             self.at_end.pop()()
 
 
-#: The context of the request that the running code belongs to.
+#: Context of the request that the running code belongs to.
 current_context: ContextVar[RequestContext | None] = ContextVar("current_context", default=None)
 
 
@@ -109,7 +109,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 def priority_of(given: int | None) -> int:
-    """The priority of the current request's calls; that of a batch is low whatever its body says."""
+    """Return the priority of the current request's calls. In a batch it is low, whatever the body says."""
     context = current_context.get()
     if context is not None and context.is_low_priority:
         return LOW_PRIORITY

@@ -1,4 +1,4 @@
-"""How each of the APIs that the server speaks writes an error: as a body, and as the last event of a stream."""
+"""Error formats of the server's APIs: as a body, and as the last event of a stream."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from antiphon.server.web.http.schemas import AnswerBody, AnthropicErrorAnswer, E
 
 
 class ErrorFormat:
-    """OpenAI's format. The others are derived from it."""
+    """OpenAI's format, and the base class of the others."""
 
-    #: Names the request id in every answer, beside `x-request-id`.
+    #: Header with the request id in every answer, beside `x-request-id`.
     id_header: str | None = None
-    #: The schema of `body`.
+    #: Schema of `body`.
     schema: type[AnswerBody] = ErrorAnswer
 
     def body(self, error: ApiError, request_id: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ class ErrorFormat:
 
 
 class AnthropicErrors(ErrorFormat):
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`; in a stream as the event `error`."""
+    """Format `{"type": "error", "error": {"type", "message"}, "request_id"}`; in a stream, the event `error`."""
 
     id_header = "request-id"
     schema = AnthropicErrorAnswer
@@ -52,7 +52,7 @@ class AnthropicErrors(ErrorFormat):
 
 
 class OllamaErrors(ErrorFormat):
-    """`{"error": message}`; in a stream as its last line."""
+    """Format `{"error": message}`; in a stream, its last line."""
 
     schema = OllamaErrorAnswer
 
@@ -69,7 +69,7 @@ MODELS = "/v1/models"
 
 
 def error_format(path: str, headers: Mapping[bytes, bytes]) -> ErrorFormat:
-    """The format of a request: by its path, and for the routes that two APIs share by the header of one of them."""
+    """Choose the format of a request by its path, and by a header for the routes that two APIs share."""
     if _is_at(path, "/v1/messages") or (_is_at(path, MODELS) and ANTHROPIC_HEADER in headers):
         return ANTHROPIC
     return OLLAMA if _is_at(path, "/api") else OPENAI

@@ -28,13 +28,11 @@ from antiphon.errors import (
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
-#: At the end of messages about the context: LangChain looks for it in the text, where OpenAI's client shows no code.
+#: End of messages about the context: LangChain searches the text for it, where OpenAI's client shows no code.
 TOO_LONG = "(context_length_exceeded: prompt is too long)"
 
 
 class ApiError(Exception):
-    """An error response."""
-
     def __init__(
         self,
         status: int,
@@ -52,7 +50,7 @@ class ApiError(Exception):
         self.kind = kind
         self.param = param
         self.headers = dict(headers or {})
-        #: What was done before the failure; the body has it as `partial`.
+        #: Result up to the failure, sent in the body as `partial`.
         self.partial: dict[str, Any] | None = None
 
     def body(self) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def unavailable(message: str, code: str, retry_after: int = 2) -> ApiError:
     return ApiError(503, message, code=code, kind=SERVER, headers={"retry-after": str(retry_after)})
 
 
-#: By class, most specific first: status, code, type.
+#: Status, code and type by class of error, most specific class first.
 KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
     (MissingDependencyError, 501, "missing_dependency", SERVER),
     (ContextLengthError, 400, "context_length_exceeded", INVALID),
@@ -96,12 +94,12 @@ KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
     (EngineError, 500, "engine_error", SERVER),
 )
 
-#: The beginnings of messages about a constraint that does not compile.
+#: Beginnings of messages about a constraint that does not compile.
 GRAMMAR_SUBJECTS = ("the JSON schema ", "the regex ", "the choice ", "the grammar ", "json_schema ")
 
 
 def api_error(error: AntiphonError) -> ApiError:
-    """The error response for one of our errors."""
+    """Translate an AntiphonError into its error response."""
     found = (row[1:] for row in KINDS if isinstance(error, row[0]))
     status, code, name = next(found, (500, "engine_error", SERVER))
     message = str(error)
@@ -114,4 +112,4 @@ def api_error(error: AntiphonError) -> ApiError:
 
 
 class ClientDisconnectedError(Exception):
-    """The client disconnected before its request was read or answered."""
+    """Disconnection of the client before its request was read or answered."""

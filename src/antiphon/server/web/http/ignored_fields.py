@@ -12,7 +12,7 @@ UNSAFE = re.compile(r"[^A-Za-z0-9_.\[\]-]")
 
 
 class IgnoredFields:
-    """Paths of ignored fields, each once, without the numbers of list items. Bounded, whatever a client sends."""
+    """Paths of ignored fields, each once, without the indices of list items. Bounded, whatever a client sends."""
 
     def __init__(self) -> None:
         self._paths: dict[str, None] = {}
@@ -31,7 +31,7 @@ class IgnoredFields:
             self._num_more += 1
 
     def header(self) -> str:
-        """Paths with commas between; `+N` stands for N further ones that have no room."""
+        """Return the paths separated by commas. `+N` stands for N further paths that exceed the header's size."""
         kept, size = [], 0
         for path in self._paths:
             size += len(path) + 2

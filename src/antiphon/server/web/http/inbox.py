@@ -1,4 +1,4 @@
-"""`WebSocketInbox`: messages of a WebSocket that were read ahead of what is being done about them."""
+"""`WebSocketInbox`: messages of a WebSocket, read before they can be handled."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ from collections.abc import Callable
 from typing import Self
 
 Callback = Callable[[], None]
-#: What one message takes beside its characters.
+#: Estimated memory of one message besides its characters.
 OVERHEAD_BYTES = 128
 
 
 class WebSocketInbox:
-    """Messages in order, for one writer and one reader, who iterates over it. With more than `max_bytes`, `put` waits.
+    """Messages in order, for one writer and one reader, which iterates over them. Above `max_bytes`, `put` waits.
 
-    A WebSocket whose messages wait is not read, nor are its pings and its end; so they wait here while one is slow.
+    While messages fill the WebSocket's own queue, it is not read, nor are its pings or its close frame. So messages
+    wait here while one is handled slowly.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._messages: deque[tuple[str | bytes, Callback | None, Callback | None]] = deque()
         self._num_bytes = 0
-        self._num_taken = 0  # bytes of the message that is being handled
+        self._num_taken = 0  # bytes of the message in progress
         self._release: Callback | None = None
         self._on_handled: Callback | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_empty(self) -> bool:
-        """No message waits, and none is being handled."""
+        """Whether no message waits or is being handled."""
         return not self._messages and not self._num_taken
 
     async def put(
         self, message: str | bytes, release: Callback | None = None, on_handled: Callback | None = None
     ) -> None:
-        """Add a message. `on_handled` is called when it has been handled, `release` by the method of that name."""
+        """Add a message. `on_handled` is called once it has been handled, `release` by the method of that name."""
         self._messages.append((message, release, on_handled))
         self._num_bytes += _size(message)
         del message
@@ -45,7 +46,7 @@ class WebSocketInbox:
             await self._changed.wait()
 
     def release(self) -> None:
-        """Give back the memory of the message that is being handled: its text is not needed any more."""
+        """Release the memory of the message in progress, whose text is no longer needed."""
         if self._release is not None:
             self._release()
 
@@ -53,7 +54,7 @@ class WebSocketInbox:
         return self
 
     async def __anext__(self) -> str | bytes:
-        """The next message. The one before it has been handled."""
+        """Return the next message. This marks the previous one as handled."""
         if self._num_taken:
             self._num_bytes -= self._num_taken
             self._num_taken = 0

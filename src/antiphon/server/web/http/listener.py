@@ -1,4 +1,4 @@
-"""The socket that a server listens on."""
+"""Socket that a server listens on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER_FILES = 512
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to the address; an address that cannot be used is an error that names it."""
+    """Return a socket bound to the address, or raise an error that names an unusable address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -26,7 +26,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def raise_file_limit(num_connections: int) -> None:
-    """Let this process open a file for each connection, and as many as it needs itself, if its hard limit allows it."""
+    """Raise the limit of open files, as far as the hard limit allows, to serve this many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = num_connections + OTHER_FILES
     if hard != resource.RLIM_INFINITY:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 #: Maximum bytes of large messages of all connections: some are received while others are handled.
 MAX_BYTES = 64 << 20
-#: With other connections waiting, a message that arrives more slowly than this, after START_SECONDS, loses its memory.
+#: Minimum speed of a message after START_SECONDS; while other connections wait, a slower one loses its memory.
 MIN_BYTES_PER_SECOND = 256 << 10
 START_SECONDS = 5.0
 
 
 class MessageLease:
-    """Memory for one message. `on_granted` is called if it is granted later, `on_revoked` if it is too slow."""
+    """Memory for one message. `on_granted` is called if it is granted later, `on_revoked` if the message is slow."""
 
     def __init__(
         self, memory: MessageMemory, num_bytes: int, on_granted: Callable[[], None], on_revoked: Callable[[], None]
@@ -30,19 +30,19 @@ class MessageLease:
         self.num_arrived: int | None = 0
 
     def complete(self, num_bytes: int) -> None:
-        """The message has arrived: keep memory for its own bytes only."""
+        """Shrink the lease to the size of the message, which has arrived."""
         self.num_arrived = None
         self._memory.resize(self, num_bytes)
 
     def release(self) -> None:
-        """Give the memory back, or stop waiting for it. May be called twice."""
+        """Release the memory, or stop waiting for it. May be called twice."""
         if not self.is_released:
             self.is_released = True
             self._memory.remove(self)
 
 
 class MessageMemory:
-    """Lives in an event loop. Leases are granted in the order in which they were asked for."""
+    """Memory of all connections, for one event loop. Leases are granted in the order of the requests."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -58,7 +58,7 @@ class MessageMemory:
         return lease
 
     def revoke_slow(self) -> None:
-        """Take the memory of messages that arrive too slowly; called while a connection waits."""
+        """Revoke the memory of messages that arrive too slowly. Called while a connection waits."""
         now = asyncio.get_running_loop().time()
         for lease in list(self._granted):
             seconds = now - lease.granted_at

@@ -1,4 +1,4 @@
-"""The OpenAPI document. Handlers read request bodies themselves, so FastAPI does not know them: routes declare them."""
+"""The OpenAPI document. Handlers read request bodies themselves, so routes declare them: FastAPI cannot know them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from antiphon.server.web.http.schemas import AnswerBody
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 FORM = "multipart/form-data"
 TEMPLATE = "#/components/schemas/{model}"
-#: Where a handler keeps its `RouteSchemas`.
+#: Name of the attribute in which a handler keeps its `RouteSchemas`.
 ATTRIBUTE = "route_schemas"
 
 
 class RouteSchemas(NamedTuple):
-    """A route's request body and answer, whether it can answer with events, and its other content types."""
+    """Schemas of a route's request body and answer, whether it can stream events, and its other content types."""
 
     body: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
     can_stream: bool = False
     body_type: str = "application/json"
     other_types: tuple[str, ...] = ()
-    #: A 503 has the answer's schema too.
+    #: Whether a 503 has the answer's schema too.
     reports_unready: bool = False
 
 
@@ -43,7 +43,7 @@ def described(
     other_types: tuple[str, ...] = (),
     reports_unready: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Declare what a handler reads and answers; stands below the decorators of its routes."""
+    """Declare a handler's request body and answer. The decorator stands below those of the routes."""
     schemas = RouteSchemas(body, answer, can_stream, body_type, other_types, reports_unready)
 
     def declare(handler: Handler) -> Handler:
@@ -54,7 +54,7 @@ def described(
 
 
 def schemas_of(route: Route) -> RouteSchemas | None:
-    """What the route's handler declares."""
+    """Return the schemas that the route's handler declares, or None."""
     found: RouteSchemas | None = getattr(route.endpoint, ATTRIBUTE, None)
     return found
 
@@ -104,7 +104,7 @@ def document(app: FastAPI, routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _open(schemas: dict[str, Any]) -> None:
-    """Unknown fields of requests are ignored, so their schemas allow them; an answer has no others than it names."""
+    """Allow unknown fields in request schemas, since they are ignored. Answers have only the fields that they name."""
     answers = {answer.__name__ for answer in _subclasses(AnswerBody)}
     for name, schema in schemas.items():
         if name not in answers and schema.get("additionalProperties") is False:

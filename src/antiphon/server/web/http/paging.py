@@ -1,4 +1,4 @@
-"""Lists in pages: as OpenAI's API cuts them, by `after`, `limit` and `order`, and as Anthropic's does, between ids."""
+"""Lists in pages: by `after`, `limit` and `order` as in OpenAI's API, and between ids as in Anthropic's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fastapi import Query
 from antiphon.server.web.http.errors import ApiError, invalid
 
 Order = Literal["asc", "desc"]
-#: A limit of 0 gives an empty page.
+#: Maximum items of a page; 0 gives an empty page.
 Limit = Annotated[int, Query(ge=0, le=100)]
 After = Annotated[str | None, Query(max_length=512)]
 
 
 def page(items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Order = "asc") -> dict[str, Any]:
-    """The page after the item of that id. `items` are in ascending order, each with an `id`."""
+    """Return the page after the item with an id. `items` are in ascending order, each with an `id`."""
     items = items if order == "asc" else items[::-1]
     start = 0
     if after is not None:
@@ -33,7 +33,7 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int, order: 
 def page_between(
     items: Sequence[dict[str, Any]], after: str | None, before: str | None, limit: int, kind: str
 ) -> dict[str, Any]:
-    """The page after the item of one id, or before that of another. `kind` names the items in an error."""
+    """Return the page after the item with one id, or before that with another. `kind` names the items in an error."""
     ids = [item["id"] for item in items]
     for given in (after, before):
         if given is not None and given not in ids:

@@ -1,7 +1,7 @@
-"""`BoundedProtocol`: HTTP/1.1 by uvicorn and httptools, with limits on what a connection sends, and how slowly.
+"""`BoundedProtocol`: HTTP/1.1 by uvicorn and httptools, with limits on the size and speed of a connection's data.
 
-uvicorn itself takes headers of any size for any time, and closes a connection on which a body is still arriving at
-once, so that the client sees a reset instead of the response.
+uvicorn itself accepts headers of any size for any time. It also closes a connection at once while a body is still
+arriving, so that the client sees a reset instead of the response.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from antiphon.server.web.http.connection_limits import ConnectionLimits, Connect
 from antiphon.server.web.http.errors import SERVER, ApiError
 
 MAX_HEADER_LINES = 256
-#: Requests that one connection may send before the first of them is answered.
+#: Maximum requests that one connection may send before the first of them is answered.
 MAX_PIPELINED = 16
-#: A body's rate is measured over this time.
+#: Seconds over which a body's rate is measured.
 RATE_SECONDS = 20.0
-#: Bytes of chunk sizes and line ends for each byte of content: chunks of a single byte have five.
+#: Maximum bytes of chunk sizes and line ends per byte of content; chunks of a single byte have five.
 FRAMING_PER_BYTE = 8
-#: Connections beyond the limit that get a 503; further ones are closed without a response.
+#: Maximum connections beyond the limit that get a 503; further ones are closed without a response.
 MAX_REFUSALS = 64
-#: After a response, the rest of a body is read and dropped, so that the client gets to read the response.
+#: Limits for reading and discarding the rest of a body after a response, so that the client can read the response.
 LINGER_SECONDS = 30.0
 LINGER_SILENCE_SECONDS = 5.0
 LINGER_BYTES = 128 << 20
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. It is idle, receives headers, receives a body, waits for a response, or lingers."""
+    """Connection of one client: idle, receiving headers or a body, waiting for a response, or lingering."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._rate_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._line_bytes = 0  # of the request line and the headers so far
-        self._head_bytes = 0  # since the last request was complete, without the content of its body
+        self._head_bytes = 0  # since the end of the last request, without the content of its body
         self._body_bytes = 0  # of the body that is arriving
         self._rate_mark = 0
         self._was_paused = False
         self._in_body = False
-        self._has_completed = False  # a request, in the data that is being parsed
+        self._has_completed = False  # whether a request ended in the data being parsed
         self._refusal: ApiError | None = None
-        self._is_dropping = False  # nothing is parsed any more
+        self._is_dropping = False  # data is discarded without parsing
         self._must_close = False
         self._linger_until = 0.0
         self._num_dropped = 0
@@ -94,14 +94,14 @@ class BoundedProtocol(HttpToolsProtocol):
         for timer in (self._head_timer, self._rate_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
-        for cycle in self._unanswered:  # the base class knows the last one only
+        for cycle in self._unanswered:  # the base class only knows the last one
             cycle.disconnected = True
             cycle.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Close it while it has no request."""
+        """Close the connection while it is idle."""
         self.transport.close()
 
     # -- what arrives -------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
                 return
-            if self._unanswered:  # not supported: answered as a plain request, the last one
+            if self._unanswered:  # unsupported: answer the last request as a plain one
                 self._unanswered[-1].keep_alive = False
             self._is_dropping = True
             return
@@ -162,7 +162,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_body:  # a trailer, which must not be taken for a header
+        if self._in_body:  # a trailer must not be taken for a header
             return
         self._count_line(len(name) + len(value) + 4)
         super().on_header(name, value)
@@ -175,7 +175,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._reject(self._headers_too_large())
 
     def _reject(self, error: ApiError) -> None:
-        """Stop the parser."""
+        """Stop the parser and keep the error as the response."""
         self._refusal = error
         raise error
 
@@ -215,7 +215,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop_lingering()
 
     def _check_rate(self) -> None:
-        """Refuse a body that arrives too slowly, unless it was this server that did not read it."""
+        """Refuse a body that arrives too slowly, unless this server did not read it."""
         arrived = self._body_bytes - self._rate_mark
         if arrived < self._limits.body_rate * RATE_SECONDS and not self._was_paused and not self.flow.read_paused:
             message = f"the body arrived at less than {self._limits.body_rate:g} bytes per second"
@@ -240,7 +240,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._linger()
 
     def close_after_response(self) -> None:
-        """Close the connection when the client has had the chance to read the response."""
+        """Close the connection once the client has had time to read the response."""
         self._must_close = True
         if self.transport.is_closing():
             return
@@ -252,7 +252,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer what is not a request, and read no more. If a response is under way, it is cut off."""
+        """Send an error outside any request and stop reading. A response in progress is cut off."""
         self._is_dropping = True
         self._stop_head()
         if self.transport.is_closing() or any(cycle.response_started for cycle in self._unanswered):
@@ -283,7 +283,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return seconds <= 0 or self._num_dropped > LINGER_BYTES
 
     def _stop_lingering(self) -> None:
-        """The body is complete: the connection may serve another request, if its last response did not end it."""
+        """Stop discarding the complete body. The connection may serve another request, unless its response ended it."""
         assert self._linger_timer is not None
         self._linger_timer.cancel()
         self._linger_timer = None
@@ -293,17 +293,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(self._limits.idle_seconds, self.evict)
 
     def _should_upgrade(self) -> bool:
-        """Whether a WebSocket takes the connection over: not while a response is under way, and not with a body."""
+        """Return whether to start a WebSocket: not while a response is in progress, and not with a body."""
         has_body = any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
         is_plain = self.scope["method"] == "GET" and not has_body and not self._unanswered
         return is_plain and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """There is nothing to install."""
+        """Suppress the base class's advice to install a library."""
 
 
 class _ResponseTransport:
-    """The transport as a response uses it."""
+    """Transport as a response uses it."""
 
     def __init__(self, protocol: BoundedProtocol) -> None:
         self._protocol = protocol

@@ -1,4 +1,4 @@
-"""What all schemas share: base classes of request and response bodies, common fields, and the body of an error.
+"""Shared parts of all schemas: base classes of request and response bodies, common fields, and the body of an error.
 
 Class names and docstrings are part of the OpenAPI document.
 """
@@ -14,20 +14,20 @@ from antiphon.runtime.residency.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
 
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
-#: 0 is critical, 1 high, 2 normal, 3 low.
+#: Priority: 0 is critical, 1 high, 2 normal, 3 low.
 Priority = Annotated[int, Field(ge=0, le=3)]
 #: Seconds, or a duration such as `5m`; -1 means for ever.
 KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
 
 
-#: As OpenAI limits it.
+#: Limits as in OpenAI's API.
 Metadata = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
 ]
 
 
 class Unsupported(NamedTuple):
-    """Why a field of another server is rejected, and further values with which it asks for nothing.
+    """Reason for rejecting a field of another server, and further values that ask for nothing.
 
     With `asks_when_empty`, an empty object asks for something too.
     """
@@ -43,26 +43,26 @@ class Unsupported(NamedTuple):
 
 
 class Body(BaseModel):
-    """Strict: a number in quotes is no number."""
+    """Request body. Types are strict: a number in quotes is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    #: Fields that are not ignored like other unknown ones, since without them the answer would mean something else.
+    #: Fields that are not ignored like other unknown ones, since the answer would mean something else without them.
     unsupported: ClassVar[Mapping[str, Unsupported]] = {}
-    #: Largest values that a strict server accepts, where others go further.
+    #: Largest values that a strict server accepts; other servers allow more.
     strict_maxima: ClassVar[Mapping[str, float]] = {}
 
 
 class MetadataBody(Body):
-    """Replaces the metadata of an object."""
+    """New metadata, which replaces an object's old metadata."""
 
     metadata: Metadata | None
 
 
 class ModelBody(Body):
-    #: May be omitted where one model fits.
+    #: May be omitted if exactly one model fits.
     model: Name | None = None
-    #: How long the model stays resident after this request.
+    #: Time that the model stays loaded after this request.
     keep_alive: KeepAlive | None = None
     #: Accepted without effect.
     user: str | None = None

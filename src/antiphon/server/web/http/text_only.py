@@ -1,4 +1,4 @@
-"""Images and files in the content of messages, which no model here reads: one error for all forms of them."""
+"""Images and files in the content of messages, which no model here reads: one error for all of their forms."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 TEXT_ONLY = "this model reads text only"
-#: The type of the validation error.
+#: Type of the validation error.
 ERROR_TYPE = "text_only"
-#: Types of parts that have no text, in the APIs of OpenAI and Anthropic.
+#: Types of parts without text, in the APIs of OpenAI and Anthropic.
 UNREADABLE = ("image", "image_url", "input_image", "image_file", "file", "input_file", "container_upload", "video_url")
 
 
@@ -24,5 +24,5 @@ def _check(part: Any) -> Any:
     return part
 
 
-#: For a part of a message's content.
+#: Validator for a part of a message's content.
 ReadsText = BeforeValidator(_check)

@@ -1,4 +1,4 @@
-"""`TimeLimit`: ends a request that takes too long, or one that makes no progress for too long."""
+"""`TimeLimit`: ends a request that takes too long, or makes no progress for too long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class TimeLimit:
-    """Calls `end` once, `seconds` after its creation or its last restart. For one event loop."""
+    """Timer that calls `end` once, `seconds` after its creation or its last restart. For one event loop."""
 
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
         self._seconds = seconds
@@ -18,7 +18,7 @@ class TimeLimit:
         return asyncio.get_running_loop().call_later(self._seconds, self._end)
 
     def restart(self) -> None:
-        """Count the seconds from now, unless they have passed or the limit was cancelled."""
+        """Restart the timer, unless it has run out or was cancelled."""
         if not self._timer.cancelled() and self._timer.when() > asyncio.get_running_loop().time():
             self._timer.cancel()
             self._timer = self._start()

@@ -1,6 +1,6 @@
 """`BoundedWebSocket`: a WebSocket by uvicorn and `websockets`, counted among the server's connections.
 
-`BoundedProtocol` has read the handshake within its limits of size and time before this takes the connection over.
+`BoundedProtocol` reads the handshake within its limits of size and time, then hands the connection over.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from websockets.frames import Frame
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.message_memory import MIN_BYTES_PER_SECOND, MessageLease, MessageMemory
 
-#: Bytes of one message: 15 MiB of sound in base64, and the event around it.
+#: Maximum bytes of one message: 15 MiB of sound in base64, and the event around it.
 MAX_MESSAGE_BYTES = 21 << 20
-#: Frames of one message. Clients send a message in one frame; each has an overhead in memory.
+#: Maximum frames of one message. Clients send a message in one frame; each has an overhead in memory.
 MAX_FRAMES = 4096
-#: A connection that does not answer a ping within this time is closed.
+#: Seconds within which a ping must be answered; otherwise the connection is closed.
 PING_SECONDS = 20.0
-#: A connection whose client has read nothing for so long is aborted.
+#: Seconds after which a connection is aborted if its client reads nothing.
 STALL_SECONDS = 40.0
-#: A message from this size on needs memory that all connections share.
+#: Minimum bytes of a message that needs memory shared by all connections.
 LARGE_BYTES = 512 << 10
-#: A connection whose message gets no memory for so long is closed; its client's own pings are not answered meanwhile.
+#: Seconds that a message may wait for memory. The client's own pings are not answered meanwhile.
 MEMORY_SECONDS = 15.0
 MEMORY_POLL_SECONDS = 1.0
 POLICY, TOO_BIG, TRY_AGAIN_LATER = 1008, 1009, 1013
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """`on_end` is called once, when the connection is gone.
+    """WebSocket connection. `on_end` is called once, when it is closed.
 
     While a large message waits for memory, or for the large one before it to be handled, the connection is not read.
-    A large message that is received has `release`, which gives its memory back, and `handled`.
+    A large message that is received has `release`, which returns its memory, and `handled`.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._on_end = on_end
         self._memory = memory
         self._leases: set[MessageLease] = set()
-        self._lease: MessageLease | None = None  # of the message that arrives
+        self._lease: MessageLease | None = None  # of the message that is arriving
         self._queued: deque[MessageLease | None] = deque()  # of messages in `queue`
         self._frame_bytes = 0  # in `frames`
         self._unhandled: MessageLease | None = None  # of the last large message, until it has been handled
-        self._is_held = False  # a large message waits for that
+        self._is_held = False  # a large message waits for `_unhandled`
         self._memory_timer: asyncio.TimerHandle | None = None
         self._memory_deadline = 0.0
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._has_received = False  # anything since the last missing pong
+        self._has_received = False  # any data since the last missing pong
 
     def pause_writing(self) -> None:
-        """The client does not read. A transport that has something to send does not close, so it is aborted in time."""
+        """Abort the connection if the client does not read for long: a transport with data to send never closes."""
         super().pause_writing()
         if self._stall_timer is None:
             self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
@@ -83,15 +83,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._stall_timer = None
 
     async def send(self, message: Any) -> None:
-        """Waits until the client has read, except with the end: that is the last thing it reads, if it ever does.
+        """Send a message after the client has read the previous ones; a close message is sent without waiting.
 
-        Raises `ClientDisconnected` if the connection is closed, for whatever reason.
+        Raise `ClientDisconnected` if the connection is closed for any reason.
         """
         if message["type"] == "websocket.close":
             self.writable.set()
             self._stop_receiving()
         await self.writable.wait()
-        if self.close_sent and self.initial_response is None:  # a missing pong or a malformed frame closed it
+        if self.close_sent and self.initial_response is None:  # closed for a missing pong or a malformed frame
             raise ClientDisconnected
         await super().send(message)
 
@@ -104,7 +104,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():  # what follows a message that was too large
+        if self.transport.is_closing():  # data after a message that was too large
             return
         self._has_received = True
         super().data_received(data)
@@ -114,7 +114,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._count_arrived()
 
     def keepalive_timeout(self) -> None:
-        """Close the connection, unless its pong may be behind a message that arrives or is not read yet."""
+        """Close the connection, unless its pong may be behind an unread or incomplete message."""
         if self._is_waiting or self.read_paused or self._has_received:
             self._has_received = False
             self.pong_timer = self.loop.call_later(PING_SECONDS, self.keepalive_timeout)
@@ -164,7 +164,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._fail(TRY_AGAIN_LATER, f"large messages of others take {held} of {most} MiB; send it again later")
 
     def _stop_waiting(self) -> None:
-        """Read on; called when memory is granted."""
+        """Resume reading; called when memory is granted."""
         if self._memory_timer is not None:
             self._memory_timer.cancel()
             self._memory_timer = None
@@ -172,7 +172,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _stop_receiving(self) -> None:
-        """The message that arrives will not be received."""
+        """Discard the message that is arriving, and its memory."""
         was_waiting, self._is_held = self._is_waiting, False
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -212,7 +212,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     async def receive(self) -> Any:
         message: Any = await super().receive()
-        if self._is_waiting:  # the base class reads on when its queue is empty
+        if self._is_waiting:  # the base class resumes reading when its queue is empty
             self.transport.pause_reading()
         if message["type"] == "websocket.receive" and (lease := self._queued.popleft()) is not None:
             message["release"] = partial(self._release, lease)
@@ -222,7 +222,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     # -- frames -------------------------------------------------------------------------------------------------
 
     def _reject_handshake(self) -> None:
-        """The library does not take these headers: one line is longer, or there are more, than it reads."""
+        """Answer 431 to headers that the library rejects: a line is too long, or there are too many."""
         error = ApiError(431, f"the handshake was not read: {self.conn.handshake_exc}", code="headers_too_large")
         body = orjson.dumps(error.body())
         head = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"

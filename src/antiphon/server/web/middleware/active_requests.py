@@ -11,7 +11,7 @@ from antiphon.server.web.http.context import RequestContext
 
 
 class ActiveRequests:
-    """The requests that were admitted and have not ended, oldest first."""
+    """Requests that were admitted and have not ended, oldest first."""
 
     def __init__(self) -> None:
         self._running: set[RequestContext] = set()
@@ -26,14 +26,14 @@ class ActiveRequests:
 
     @property
     def num_of_clients(self) -> int:
-        """How many requests are in flight that are not of low priority and may need the engine."""
+        """Number of requests in flight that may need the engine and are not of low priority."""
         return sum(not (context.is_low_priority or context.is_watching) for context in self._running)
 
     async def until_one_ends(self) -> None:
         await self._left.wait()
 
     def count_of_key(self, key: int | None) -> int:
-        """How many requests of the key are in flight that are not of low priority."""
+        """Return the number of the key's requests in flight that are not of low priority."""
         return self._per_key[key]
 
     def add(self, context: RequestContext) -> None:
@@ -49,12 +49,12 @@ class ActiveRequests:
             self.wake()
 
     def wake(self) -> None:
-        """Have all that wait look again."""
+        """Wake all waiting tasks, so that they check again."""
         self._left.set()
         self._left.clear()
 
     async def until_idle(self, seconds: float) -> bool:
-        """Wait until no request is in flight; False if that takes longer than `seconds`."""
+        """Wait until no request is in flight. Return False if that takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self._running:
             left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""`Admission`: which requests and sessions are admitted, by key, host and what is in flight."""
+"""`Admission`: admits requests and sessions by key, host and requests in flight."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 @dataclass(frozen=True)
 class Rules:
-    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
+    """Rules of admission and time limits. `per_key` bounds the requests in flight of one key.
 
-    `Host` is checked if there are no keys, and `Origin` of forms: with keys, a hostile page lacks one. `Origin` of a
-    WebSocket is always checked.
+    `Host`, and `Origin` of forms, are checked only without keys: a hostile page lacks a key. `Origin` of a WebSocket is
+    always checked.
     """
 
     admin: AdminAccess
@@ -44,7 +44,7 @@ class Rules:
     request_seconds: float = 600.0
     logs_text: bool = False
     is_strict: bool = False
-    #: Of pages that may use the server from a browser, besides its own.
+    #: Origins of pages, besides the server's own, that may use the server from a browser.
     origins: tuple[str, ...] = ()
     sessions: SessionLimits = field(default_factory=SessionLimits)
 
@@ -59,10 +59,10 @@ class Admission:
     async def handling(
         self, context: RequestContext, fail: Callable[[Exception], Awaitable[None]]
     ) -> AsyncIterator[Callable[[ApiError, float], TimeLimit]]:
-        """Around the handling of a request or session. It gives a function that ends it with an error after seconds.
+        """Handle a request or session in this context. Yields a function that ends it with an error after some seconds.
 
-        What is raised inside, or what the request is ended with from outside, goes to `fail`, except that the client
-        has left. Afterwards the request is closed and no longer in flight.
+        An exception from inside, or the error that ends the request from outside, goes to `fail`; a disconnection is
+        ignored. Afterwards the request is closed and no longer in flight.
         """
         limits: list[TimeLimit] = []
 
@@ -90,7 +90,7 @@ class Admission:
             self.requests.remove(context)
 
     def key_in_headers(self, scope: Scope) -> int | None:
-        """The number of the key in `Authorization` or `X-Api-Key`; None without a valid one."""
+        """Return the number of the key in `Authorization` or `X-Api-Key`, or None without a valid one."""
         keys = self.rules.keys
         if keys is None:
             return None
@@ -102,7 +102,7 @@ class Admission:
             raise unavailable("the server is shutting down", "shutting_down")
 
     def check_number(self, context: RequestContext) -> None:
-        """Raise if the key has as many requests in flight as it may."""
+        """Raise 429 if the key has its maximum of requests in flight."""
         rules = self.rules
         running = self.requests.count_of_key(context.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
@@ -119,6 +119,6 @@ def first_header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def request_id(scope: Scope) -> str:
-    """The client's own id if it is short and printable, else a new one."""
+    """Return the client's request id if it is short and printable, otherwise a new one."""
     given = first_header(scope, b"x-request-id")
     return given.decode() if given is not None and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""`CanonicalRequests`: middleware that rewrites other ways to ask for a route: without `/v1`, and by HEAD."""
+"""`CanonicalRequests`: middleware that rewrites paths without `/v1`, and HEAD requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antiphon.server.web.middleware.route_table import RouteTable
 
 
 class CanonicalRequests:
-    """HEAD is GET without the body: same status and headers."""
+    """Middleware that answers HEAD like GET without the body: same status and headers."""
 
     def __init__(self, app: ASGIApp, routes: RouteTable) -> None:
         self._app = app

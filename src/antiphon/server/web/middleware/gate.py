@@ -27,22 +27,22 @@ from antiphon.server.web.telemetry.logs import log, log_failure
 from antiphon.server.web.telemetry.metrics import Metrics
 
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs", "/"}
-#: The web page's files, which hold nothing of a user's.
+#: Folder of the web page's files, which contain no user's data.
 PAGE = "/page/"
-#: Polled every few seconds, or many at once.
+#: Routes that are polled every few seconds, or requested many at once.
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics", "/page/status", "/page/{path:path}"}
-#: A download takes as long as it takes; it has limits of its own.
+#: Routes without a time limit: a download has limits of its own.
 UNTIMED_ROUTES = {"/api/pull"}
 ADMIN = "/admin"
 #: Content types of streams that can end with an error.
 EVENT_STREAMS = (b"text/event-stream", b"application/x-ndjson")
 MODELS = "/v1/models/"
-#: Added to the limit, so that a generation reaches its own deadline first: its error says how far it came.
+#: Seconds added to the limit, so that a generation reaches its own deadline first: its error reports the progress.
 SLACK_SECONDS = 2.0
 
 
 class Gate:
-    """An error raised before the response has begun becomes an error response; one raised later ends the stream."""
+    """Middleware that turns errors into responses; after the response has begun, an error ends the stream."""
 
     def __init__(
         self, app: ASGIApp, rules: Rules, requests: ActiveRequests, metrics: Metrics, is_draining: Callable[[], bool]
@@ -112,9 +112,9 @@ class Gate:
             rules.hosts.check(host)
             check_form_origin(header(scope, b"content-type"), header(scope, b"origin"), host, rules.origins)
         self._admission.check_draining()
-        if context.is_low_priority:  # how many run at once is limited for all batches together
+        if context.is_low_priority:  # the batches' lane limits their number
             return
-        if caller is not None and caller.background_id is not None:  # the request that began it was checked
+        if caller is not None and caller.background_id is not None:  # its first request was checked
             return
         self._admission.check_number(context)
 
@@ -126,7 +126,7 @@ class Gate:
             log_failure(error, request_id=context.request_id)
         context.log_fields["code"] = response.code
         if context.has_begun:
-            if context.is_event_stream:  # anything else is cut off, so that it is not taken for complete
+            if context.is_event_stream:  # other bodies are cut off, so that they do not seem complete
                 last = context.error_format.event(response, context.request_id)
                 await send({"type": "http.response.body", "body": last, "more_body": False})
             return
@@ -158,13 +158,12 @@ def _is_open(context: RequestContext) -> bool:
 
 
 def _is_admin(context: RequestContext) -> bool:
-    """Whether it needs an admin key: `/admin`, and deleting a model, which unloads it."""
+    """Return whether the request needs an admin key: for `/admin`, and for deleting a model, which unloads it."""
     path = context.path
     return path == ADMIN or path.startswith(ADMIN + "/") or (context.method == "DELETE" and path.startswith(MODELS))
 
 
 def error_response(error: Exception) -> ApiError:
-    """What a client gets for an error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, AntiphonError):

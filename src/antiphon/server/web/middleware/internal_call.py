@@ -1,4 +1,4 @@
-"""Requests that the server makes to itself, through the same middleware and routes as those of clients."""
+"""Requests that the server makes to itself, through the same middleware and routes as requests of clients."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from starlette.types import ASGIApp, Message, Scope
 
 from antiphon.server.web.http.context import RequestContext
 
-#: The key of `Caller` in an ASGI scope. A client cannot set it: scopes of connections are made by the HTTP server.
+#: Key of `Caller` in an ASGI scope. Clients cannot set it: the HTTP server makes the scopes of connections.
 CALLER = "antiphon.caller"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """On whose behalf the server calls itself: the number of an API key, and whether other requests go first."""
+    """Origin of an internal request: the number of an API key, and whether other requests go first."""
 
     key: int | None
     is_low_priority: bool = False
-    #: The id of the response or transcription that runs in the background.
+    #: Id of the response or transcription that runs in the background.
     background_id: str | None = None
 
 
@@ -31,13 +31,13 @@ class InternalAnswer:
     status: int
     request_id: str
     body: Any
-    #: The code of an error.
+    #: Error code; None without an error.
     code: str | None = None
     retry_after: str | None = None
 
 
 async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> InternalAnswer:
-    """POST a JSON body to a route of the application. Cancelling this cancels the request."""
+    """POST a JSON body to a route of the application. Cancelling this call cancels the request."""
     request_id = uuid.uuid4().hex
     headers = {
         b"host": b"localhost",
@@ -66,7 +66,7 @@ async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> Internal
 
     async def receive() -> Message:
         nonlocal is_read
-        if is_read:  # the caller never disconnects; it cancels
+        if is_read:  # the caller cancels instead of disconnecting
             await asyncio.get_running_loop().create_future()
         is_read = True
         return {"type": "http.request", "body": body, "more_body": False}

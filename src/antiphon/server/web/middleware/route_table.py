@@ -1,4 +1,4 @@
-"""`RouteTable`: the routes of a server: which one a path means, and which one a wrong path may have meant."""
+"""`RouteTable`: the routes of a server, the full form of a path, and suggestions for a wrong one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class RouteTable:
         self._unprefixed = prefixed - own
 
     def canonical(self, path: str) -> str:
-        """The path with `/v1` before it, if it was left out."""
+        """Return the path with `/v1` before it if that was left out."""
         return f"/v1{path}" if _first_segment(path) in self._unprefixed and path.startswith("/") else path
 
     def methods(self, path: str) -> list[str]:
-        """The methods that the path has; none if there is no such path."""
+        """Return the methods of the path; empty if there is no such path."""
         found = {method for route in self.routes if route.path_regex.match(path) for method in route.methods or ()}
         return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
@@ -43,7 +43,7 @@ class RouteTable:
         return ApiError(405, message, code="method_not_allowed", headers={"allow": ", ".join(methods)})
 
     def _nearest(self, method: str, path: str) -> str | None:
-        """The route of the most similar path, one of the same method if there is any."""
+        """Return the route with the most similar path, preferably of the same method, or None."""
         public = [route for route in self.routes if route.include_in_schema]
         for routes in ([route for route in public if method in (route.methods or ())], public):
             found = difflib.get_close_matches(path, [route.path for route in routes], n=1, cutoff=MIN_LIKENESS)
@@ -58,7 +58,7 @@ def _first_segment(path: str) -> str:
 
 
 def _plain(path: str) -> str:
-    """Without the converters of parameters."""
+    """Return the path without the converters of its parameters."""
     return path.replace(":path}", "}")
 
 

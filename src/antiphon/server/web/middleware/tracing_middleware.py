@@ -7,11 +7,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.server.web.telemetry.tracing import Tracing
 
 UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
-#: With them a response begins, or a WebSocket is accepted or refused.
+#: Messages that begin a response, or accept or refuse a WebSocket.
 BEGINNINGS = {"http.response.start", "websocket.accept", "websocket.http.response.start"}
 SWITCHING_PROTOCOLS = 101
 CARRIED = (b"traceparent", b"tracestate")
-#: From the fields of a request's log line to OpenTelemetry's names.
+#: OpenTelemetry's names by field of a request's log line.
 ATTRIBUTES = {
     "model": "gen_ai.request.model",
     "prompt_tokens": "gen_ai.usage.input_tokens",
@@ -24,7 +24,7 @@ ATTRIBUTES = {
 
 
 class TracedRequests:
-    """The span is a child of the request's `traceparent`. The response has the `traceparent` of the span."""
+    """Middleware whose spans are children of the request's `traceparent`. The response has the span's `traceparent`."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app

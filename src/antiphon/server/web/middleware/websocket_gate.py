@@ -1,7 +1,7 @@
-"""`WebSocketGate`: middleware for every WebSocket: what `Gate` is for requests.
+"""`WebSocketGate`: middleware for every WebSocket, as `Gate` is for requests.
 
 A handshake that is refused gets a status and an error body like any request. A session is in flight until it ends:
-it counts for its key, and a shutdown waits for it. The time limit of requests does not hold for it.
+it counts for its key, and a shutdown waits for it. The time limit of requests does not apply to it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from antiphon.server.web.telemetry.logs import log, log_failure
 from antiphon.server.web.telemetry.metrics import Metrics
 
 SWITCHING_PROTOCOLS = 101
-#: How browsers send a key, since they cannot set headers of a WebSocket.
+#: Prefix of the subprotocol in which browsers send a key, since they cannot set headers of a WebSocket.
 KEY_PROTOCOL = "openai-insecure-api-key."
-#: Codes of a closed WebSocket: after an internal error, and when the server restarts.
+#: Close codes: internal error, server restart, and violated policy.
 INTERNAL_ERROR, SERVICE_RESTART, POLICY = 1011, 1012, 1008
 CLOSE_CODES = {
     "shutting_down": SERVICE_RESTART,
@@ -38,12 +38,12 @@ CLOSE_CODES = {
     "session_idle": POLICY,
     "client_too_slow": POLICY,
 }
-#: A session that is closed for an error waits so long for the client to read what came before.
+#: Maximum seconds to send the last message to a session that is closed for an error.
 LAST_MESSAGE_SECONDS = 0.5
 
 
 class WebSocketGate:
-    """An error raised before the handshake is accepted becomes a response; one raised later closes the session."""
+    """Middleware that answers errors before the handshake is accepted; later, an error closes the session."""
 
     def __init__(
         self, app: ASGIApp, rules: Rules, requests: ActiveRequests, metrics: Metrics, is_draining: Callable[[], bool]
@@ -68,7 +68,7 @@ class WebSocketGate:
             if kind == "websocket.accept":
                 context.has_begun, context.status = True, SWITCHING_PROTOCOLS
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", context.request_id.encode())]
-            elif kind == "websocket.close" and not context.has_begun:  # what the router does for an unknown path
+            elif kind == "websocket.close" and not context.has_begun:  # the router's response to an unknown path
                 path = context.path[:200]
                 raise ApiError(404, f"there is no WebSocket at {path}; there is one at /v1/realtime", code="not_found")
             await send(message)
@@ -161,13 +161,13 @@ class WebSocketGate:
 
 
 def bearer(scope: Scope) -> bytes | None:
-    """The key in the header `Authorization`."""
+    """Return the key in the header `Authorization`, or None."""
     scheme, _, key = (first_header(scope, b"authorization") or b"").partition(b" ")
     return key if scheme.lower() == b"bearer" else None
 
 
 def key_in_protocols(offered: list[str]) -> bytes | None:
-    """The key that a browser sends as one of the subprotocols that it offers."""
+    """Return the key that a browser sends as one of its offered subprotocols, or None."""
     found = (name.removeprefix(KEY_PROTOCOL) for name in offered if name.startswith(KEY_PROTOCOL))
     return next((key.encode("latin-1", "replace") for key in found), None)
 

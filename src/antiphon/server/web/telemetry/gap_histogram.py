@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 class GapHistogram(Collector):
-    """Filled once per request: a call of Prometheus's own histogram for every token would cost too much."""
+    """Histogram filled once per request: calling Prometheus's own for every token would cost too much."""
 
     def __init__(self, name: str, text: str, buckets: tuple[float, ...]) -> None:
         self._name = name

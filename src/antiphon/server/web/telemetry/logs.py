@@ -1,4 +1,4 @@
-"""Log lines for people or as JSON. They never contain what a client wrote or a model answered."""
+"""Log lines for people or as JSON, without any text of clients or models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
 
 
 def log_failure(error: Exception, **fields: Any) -> None:
-    """Log where an unexpected error came from. Its message is omitted: it may contain what a client wrote."""
+    """Log the origin of an unexpected error, without its message, which may contain text of a client."""
     log("internal error", logging.ERROR, error=type(error).__name__, frames=frames_of(error), **fields)
 
 
@@ -35,7 +35,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line, for log collectors."""
+    """Formatter that writes one JSON object per line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -45,7 +45,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """One line for people: the local time, the level unless it is INFO, what happened, and the rest as `name=value`.
+    """Formatter for people: local time, the level unless it is INFO, the event, and the rest as `name=value`.
 
     A request is written as in access logs: `POST /v1/embeddings 200 0.03s model=all-minilm-l6-v2`.
     """
@@ -66,13 +66,13 @@ class TextLines(logging.Formatter):
 
 
 def _shown(value: Any) -> str:
-    """A field's value; quoted if it would not be read as one word."""
+    """Return a field's value, quoted if it would not be read as one word."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return json.dumps(text, ensure_ascii=False) if not text.isprintable() or not text or " " in text else text
 
 
 def set_up_logs(with_requests: bool, format_: str = "auto") -> None:
-    """Log to standard error: every request, or only what went wrong. `auto` is text on a terminal, JSON elsewhere."""
+    """Log to standard error: every request, or only warnings. `auto` means text on a terminal, JSON elsewhere."""
     handler = logging.StreamHandler()
     is_text = sys.stderr.isatty() if format_ == "auto" else format_ == "text"
     handler.setFormatter(TextLines() if is_text else JsonLines())

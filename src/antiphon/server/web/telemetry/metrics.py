@@ -1,4 +1,4 @@
-"""Prometheus metrics. Where the meaning is the same, the names are those of vLLM, so that its dashboards work."""
+"""Prometheus metrics, under vLLM's names where the meaning is the same, so that its dashboards work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50
 
 
 class Metrics:
-    """The metrics of one server."""
-
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.sound = SoundMetrics(self.registry)
@@ -87,7 +85,7 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
 
     def inputs(self, model: str, tokens: int) -> None:
-        """Tokens of embeddings, for which there is no cache."""
+        """Count prompt tokens of embeddings, for which there is no cache."""
         self._prompt.labels(model).inc(tokens)
 
     def prompt(self, model: str, tokens: int, cached: int = 0) -> None:
@@ -123,7 +121,7 @@ class Metrics:
             self._accepted_at.labels(model, str(position)).inc(accepted)
 
     def engine(self, is_up: bool, restarts: int, figures: dict[str, Any]) -> None:
-        """Set the gauges from the figures that the engine reports; without figures, those of its models are cleared."""
+        """Set the gauges from the engine's figures. Without figures, clear the gauges of its models."""
         self._up.set(is_up)
         self._restarts.set(restarts)
         self._running.clear()

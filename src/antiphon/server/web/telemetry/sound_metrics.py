@@ -15,7 +15,7 @@ LABELS = ("model_name",)
 
 
 class SoundMetrics:
-    """Each observation is of one completed request."""
+    """Metrics of sound, with one observation per completed request."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str) -> Counter:

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces: a span for every request, and in it queue, prefill and decode of every answer, and turns.
+"""OpenTelemetry traces: a span per request with queue, prefill and decode of every answer, and a span per turn.
 
 The packages are an extra (`otel`) and are imported only when an endpoint is given.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def make_exporter(endpoint: str) -> SpanExporter:
-    """An exporter that sends spans to a collector by OTLP over HTTP."""
+    """Build an exporter that sends spans to a collector by OTLP over HTTP."""
     module = import_dependency("opentelemetry.exporter.otlp.proto.http.trace_exporter", "sending traces", "otel")
     exporter: SpanExporter = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     return exporter
 
 
 class Tracing:
-    """Sends spans to one endpoint, such as `http://localhost:4318`, in batches from a thread of its own."""
+    """Sender of spans to one endpoint, such as `http://localhost:4318`, in batches from a thread of its own."""
 
     def __init__(self, endpoint: str) -> None:
         if not endpoint.startswith(("http://", "https://")):
@@ -67,7 +67,7 @@ class Tracing:
     def turn(self, response: ResponseState) -> None:
         """Add a span for a turn that has just been answered, with its stages, to the span of its session.
 
-        Stages on the critical path, where any delay delays the first sound, are marked so.
+        Stages on the critical path, where any delay delays the first sound, are marked `antiphon.is_critical`.
         """
         waterfall = response.waterfall
         if waterfall.start is None:
@@ -97,7 +97,7 @@ class Tracing:
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Send the remaining spans. Blocking."""
+        """Send the remaining spans. Blocks."""
         self._provider.shutdown()
 
 

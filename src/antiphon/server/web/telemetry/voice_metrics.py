@@ -1,4 +1,4 @@
-"""Prometheus metrics of conversations by voice: how long the stages of a turn take, and how responses end."""
+"""Prometheus metrics of voice conversations: durations of a turn's stages, and endings of responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5, 2
 
 
 class VoiceMetrics:
-    """Stages have the names of the marks that end them (`runtime/voice/waterfall.py`)."""
+    """Metrics of voice sessions. Stages have the names of the marks that end them (`runtime/voice/waterfall.py`)."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._sessions = Counter(PREFIX + "realtime_sessions", "Realtime sessions begun.", registry=registry)
@@ -41,7 +41,7 @@ class VoiceMetrics:
         self._open.dec()
 
     def response(self, status: str, waterfall: Waterfall) -> None:
-        """A response has ended. Stages that it reached count, also if it was interrupted."""
+        """Count a response that has ended. Stages that it reached count even if it was interrupted."""
         self._responses.labels(status).inc()
         for stage in waterfall.stages():
             self._stages.labels(stage.name).observe(stage.seconds)
