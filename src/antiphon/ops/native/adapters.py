@@ -1,4 +1,4 @@
-"""Linear layers in which each token may have a low-rank adapter of its own."""
+"""Linear layers with an optional low-rank adapter for each token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIEW = "native"
 
 
 class NativeTable:
-    """The extension's table of a layer's adapters. It keeps the matrices alive that the table refers to."""
+    """Extension's table of a layer's adapters. Keeps the matrices that the table refers to alive."""
 
     def __init__(self, rows: int) -> None:
         self.table: Any = extension().AdapterTable()
@@ -48,7 +48,7 @@ def _address(weight: Weight) -> int:
 
 
 def table_of(adapters: AdapterTable) -> Any:
-    """The extension's view of a table, made once and kept up to date."""
+    """Return the extension's table of a layer's adapters, made once and kept up to date by `AdapterTable`."""
     view = adapters.views.get(VIEW)
     if view is None:
         view = NativeTable(adapters.rows)

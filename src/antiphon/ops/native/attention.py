@@ -1,6 +1,6 @@
 """Attention over pages and over plain sequences.
 
-A query's result is the same bits in any batch, however its prompt was chunked and with any number of threads.
+A query's result has the same bits for any batch, any chunks of its prompt and any number of threads.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from antiphon.ops.native.extension import extension
 from antiphon.ops.threads import default_threads
 
 _ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
-#: Channels, or keys, that share a scale where attention is rounded to int8.
+#: Number of channels, or of keys, that share a scale in attention rounded to int8.
 ROUNDED_GROUP = 32
 
 
 def stores_pages(dtype: torch.dtype) -> bool:
-    """Whether there are kernels for pages of this type."""
+    """Return whether there are kernels for pages of a type."""
     return dtype in _ELEMENTS
 
 
 def pages_of(cache: LayerCache) -> Any:
-    """The extension's view of a layer's pages, made once."""
+    """Return the extension's view of a layer's pages, made once."""
     pages = cache.packed.get("native")
     if pages is None:
         layout, start = cache.layout, cache.key_offset
@@ -43,16 +43,16 @@ def pages_of(cache: LayerCache) -> Any:
 
 @dataclass(frozen=True)
 class GroupTables:
-    """A group's tensors as the extension reads them, with their addresses."""
+    """Tensors of a cache group in the extension's form, with their addresses."""
 
     tensors: tuple[Tensor, ...]
-    slots: tuple[int, int]  # address, number
+    slots: tuple[int, int]  # address, number of tokens
     tables: tuple[int, int, int]  # address, entries from one request to the next, entries of a request
-    requests: tuple[int, int, int]  # addresses of lengths and starts, number
+    requests: tuple[int, int, int]  # addresses of lengths and starts, number of requests
 
 
 def group_tables(group: GroupBatch) -> GroupTables:
-    """The extension's view of a group's tensors, made once for all layers of a step."""
+    """Return the extension's form of a group's tensors, made once for all layers of a step."""
     found = group.packed.get("native")
     if found is None:
         slots = group.slot_mapping.to(torch.int64).contiguous()
@@ -70,7 +70,7 @@ def group_tables(group: GroupBatch) -> GroupTables:
 
 
 def _padding(group: GroupBatch) -> tuple[GroupTables, Tensor] | None:
-    """For a group with padding: its tables with a token for every query of it, and which tokens are its queries."""
+    """Return tables that give padding requests valid entries, and a mask of their queries; None without padding."""
     if "native padding" not in group.packed:
         empty = group.seq_lens == 0
         counts = group.query_start.diff()
@@ -91,7 +91,7 @@ def _integers(x: Tensor) -> Tensor:
 
 
 def _heads(x: Tensor) -> tuple[Tensor, int, int, int]:
-    """x [T, heads, D] in fp32 with contiguous channels, its address, and its strides by token and by head."""
+    """Return x [T, heads, D] in fp32 with contiguous channels, its address, and its strides by token and by head."""
     if x.dtype is not torch.float32:
         x = x.float()
     token, head, channel = x.stride()
@@ -102,7 +102,7 @@ def _heads(x: Tensor) -> tuple[Tensor, int, int, int]:
 
 
 def _bias(bias: Tensor | None) -> tuple[Tensor | None, int, int, int]:
-    """The bias, kept alive, with its address and strides by head and by query."""
+    """Return a bias in fp32, which the caller keeps alive, with its address and strides by head and by query."""
     if bias is None:
         return None, 0, 0, 0
     bias = bias.float()
@@ -157,7 +157,7 @@ def paged_attention(
 
 
 def can_round(head_dim: int, causal: bool, bias: object | None) -> bool:
-    """Whether there is a kernel that rounds: for unmasked attention over heads of whole groups of channels."""
+    """Return whether a kernel rounds to int8: only unmasked attention over heads of whole groups of channels."""
     return head_dim % ROUNDED_GROUP == 0 and not causal and bias is None
 
 

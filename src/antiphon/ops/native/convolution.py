@@ -1,8 +1,8 @@
-"""Convolutions as matrix products, with fewer multiplications where the kernel is long enough (Winograd's algorithm).
+"""Convolutions as matrix products, with fewer multiplications for kernels of three or more taps (Winograd).
 
-Four outputs of a kernel of r taps follow from 3 + r products instead of 4 r (arXiv:1509.09308). Longer kernels are
-groups of four taps, whose products are added up before the inverse transform. The result differs from the plain sum by
-about 1e-6 of its size.
+Four outputs of a kernel of r taps need 3 + r products instead of 4 r (arXiv:1509.09308). Longer kernels are split into
+groups of four taps, whose products are added before the inverse transform. The relative difference from the plain sum
+is about 1e-6.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from antiphon.ops.reference.activation import activate
 from antiphon.ops.types import Activation
 
 OUTPUTS = 4
-#: Evaluation points, in the order in which they are taken; the last point is always infinity.
+#: Finite evaluation points in the order of use; each algorithm's last point is infinity.
 _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 MIN_CHANNELS = 64
 MIN_FRAMES = 64
 MAX_WIDTH = 16
-#: A transformed weight is twice the size; larger weights, which are used on few frames, are not transformed.
+#: Maximum elements of a weight to transform: transforming doubles the size, and larger weights see few frames.
 MAX_WEIGHTS = 1 << 20
 _CACHE = "_antiphon_winograd"
 
 
 @dataclass(frozen=True)
 class _Matrices:
-    """The transforms for `taps` taps: of the kernel, of the input, and the inverse."""
+    """Winograd transforms for one number of taps: of the kernel, of the input, and the inverse."""
 
     kernel: Tensor  # [points, taps], float64
     input: Tensor  # [points, points]
@@ -59,9 +59,9 @@ def _matrices(taps: int) -> _Matrices:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A convolution's weight, transformed: [groups][points, inputs, outputs]."""
+    """Transformed weight of a convolution, by group of taps."""
 
-    groups: list[Tensor]
+    groups: list[Tensor]  # [points, inputs, outputs] each
     matrices: _Matrices
 
     @classmethod
@@ -77,13 +77,13 @@ class _Kernel:
 
 
 def has_fewer_products(weight: Tensor) -> bool:
-    """Whether a convolution of stride 1 with this weight uses Winograd's algorithm, given enough frames."""
+    """Return whether a convolution of stride 1 and enough frames uses Winograd's algorithm for a weight."""
     outputs, inputs, width = weight.shape
     return min(inputs, outputs) >= MIN_CHANNELS and weight.numel() <= MAX_WEIGHTS and 3 <= width <= MAX_WIDTH
 
 
 def _kernel(weight: Tensor) -> _Kernel:
-    """The transformed weight, made once and kept with the weight."""
+    """Return the transformed weight, made once and stored as an attribute of the weight."""
     kernel: _Kernel | None = getattr(weight, _CACHE, None)
     if kernel is None:
         kernel = _Kernel.of(weight)
@@ -124,7 +124,7 @@ def conv1d(
 
 
 def plain_depthwise(x: Tensor, weight: Tensor, stride: int, groups: int, state: Tensor | None) -> bool:
-    """Whether this is a depthwise convolution that there is a kernel for."""
+    """Return whether this is a depthwise convolution that has a kernel."""
     single = x.dtype is weight.dtype is torch.float32 and x.is_cpu and available()
     return single and stride == 1 and groups > 1 and weight.shape[:2] == (groups, 1) and state is None
 
@@ -132,7 +132,7 @@ def plain_depthwise(x: Tensor, weight: Tensor, stride: int, groups: int, state: 
 def _row(
     x: Tensor, kernel: _Kernel, bias: Tensor | None, before: int, dilation: int, frames: int, outputs: int
 ) -> Tensor:
-    """One row [T, inputs] → [frames, outputs]. With a dilation d it is d rows, each of every d-th frame."""
+    """Convolve one row [T, inputs] → [frames, outputs]. With dilation d it is split into d rows of every d-th frame."""
     matrices, groups = kernel.matrices, kernel.groups
     points, inputs = len(matrices.input), x.shape[1]
     tiles = -(-frames // (OUTPUTS * dilation))
@@ -172,7 +172,7 @@ def conv_transpose1d(
     plain = groups == 1 and state is None and not width % stride and x.dtype is torch.float32 and x.is_cpu
     if not plain or output_padding:
         return reference.conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, state)
-    # One product gives what each frame contributes; contributions to the same outputs are then added up.
+    # One product computes all contributions of each frame; contributions to the same output are then added.
     rows, frames = x.shape[:2]
     parts = (x @ weight.permute(0, 2, 1).reshape(inputs, width * outputs)).view(rows, frames, -1, stride * outputs)
     overlap = parts.shape[2]

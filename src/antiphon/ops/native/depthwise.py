@@ -1,4 +1,4 @@
-"""Depthwise convolutions."""
+"""Depthwise convolution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _taps_first: Derived[Tensor] = Derived()
 
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int], dilation: int) -> Tensor:
-    """x [B, T, C] with a weight [C, 1, taps], whose padding keeps the number of frames."""
+    """Convolve x [B, T, C] with a weight [C, 1, taps]; the padding must keep the number of frames."""
     taps = _taps_first.get(weight, lambda: weight.detach()[:, 0].T.contiguous())
     x = x.contiguous()
     out = torch.empty_like(x)

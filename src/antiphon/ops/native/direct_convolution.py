@@ -1,4 +1,4 @@
-"""Convolution without copies: in [B, T, C] the inputs of an output's taps are contiguous."""
+"""Convolution without copies: the inputs of an output's taps are contiguous in [B, T, C]."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from antiphon.ops.reference import convolution as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
-#: Output channels of a panel.
+#: Number of output channels in a panel.
 PANEL = 8
 
 _made: Derived[Tensor] = Derived()
 
 
 def panels(weight: Tensor) -> Tensor:
-    """A weight [C_out, C_in, kernel] as the extension reads it, made once: [C_out / 8, kernel * C_in, 8]."""
+    """Return a weight [C_out, C_in, kernel] as the extension reads it, [C_out / 8, kernel * C_in, 8], made once."""
 
     def make() -> Tensor:
         rows = weight.detach().transpose(1, 2).flatten(1)  # [C_out, kernel * C_in]
@@ -30,7 +30,7 @@ def panels(weight: Tensor) -> Tensor:
 
 
 def supports(weight: Tensor, bias: Tensor | None, dilation: int, groups: int, activation: Activation) -> bool:
-    """Whether there is a kernel: fp32, neither dilated nor grouped nor gated."""
+    """Return whether there is a kernel: only for fp32, neither dilated nor grouped nor gated."""
     plain = all(t is None or (t.dtype is torch.float32 and t.is_cpu) for t in (weight, bias))
     return available() and plain and dilation == 1 and groups == 1 and not ACTIVATIONS[activation][1]
 

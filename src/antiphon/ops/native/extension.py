@@ -1,4 +1,4 @@
-"""The compiled extension, and what it may use of this machine."""
+"""The compiled extension, and the instruction sets that it can use on this machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ except ImportError:  # installed without a compiler
 
 
 def available() -> bool:
-    """Whether the extension was built for this installation."""
+    """Return whether the extension was built for this installation."""
     return _extension is not None
 
 
 @cache
 def extension() -> ModuleType:
-    """The extension; `available()` must hold."""
+    """Return the extension; `available()` must hold."""
     assert _extension is not None
     return _extension
 
 
 def variants() -> list[str]:
-    """The instruction sets whose kernels this processor can run, the best first; empty without the extension."""
+    """Return the instruction sets whose kernels this processor can run, best first; empty without the extension."""
     return _extension.variants() if _extension is not None else []

@@ -1,4 +1,4 @@
-"""Convolutions and products in 16-bit floats, on processors that compute in them at twice the rate."""
+"""Convolutions and products in 16-bit floats, for processors that compute in these at twice the rate of fp32."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from antiphon.ops.reference import rows as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
-#: Output channels of a panel.
+#: Number of output channels in a panel.
 PANEL = 16
-#: The least channels and frames for which Winograd's algorithm pays, and the largest dilation that it supports.
+#: Minimum channels and frames for which Winograd's algorithm is faster, and the maximum dilation that it supports.
 MIN_CHANNELS, MIN_FRAMES, MAX_DILATION = 64, 64, 6
-#: Its finite points (csrc/half_winograd.h), and the outputs of a tile.
+#: Finite points of Winograd's algorithm (csrc/half/winograd.h), and the number of outputs of a tile.
 _POINTS, _OUTPUTS = (0.0, 1.0, -1.0, 0.5, -2.0, 2.0), 4
 
 
-_TYPES = (None, torch.float16, torch.bfloat16)  # as the extension numbers them
+_TYPES = (None, torch.float16, torch.bfloat16)  # indexed by the extension's numbers
 
 
 @dataclass(frozen=True)
 class HalfFormat:
-    """The 16-bit type that a set of kernels computes in."""
+    """Number format of a set of kernels."""
 
     dtype: torch.dtype
     columns: int  # input channels are padded to a multiple of this
@@ -38,7 +38,7 @@ class HalfFormat:
 
 @cache
 def half_format(variant: int = 0) -> HalfFormat | None:
-    """The format of this processor's kernels: fp16 on ARM, bf16 with AMX, None where there are none."""
+    """Return the format of this processor's 16-bit kernels: fp16 on ARM, bf16 with AMX; None without such kernels."""
     if not available():
         return None
     number, columns = extension().half_format(variant)
@@ -52,7 +52,7 @@ def half_type() -> torch.dtype | None:
 
 
 def computes_in_half(variant: int = 0) -> bool:
-    """Whether this processor has kernels for 16-bit floats."""
+    """Return whether this processor has kernels for 16-bit floats."""
     return half_format(variant) is not None
 
 
@@ -65,17 +65,17 @@ def _known_format(variant: int = 0) -> HalfFormat:
 
 @dataclass(frozen=True)
 class HalfPanels:
-    """A weight [outputs, inputs, taps] as the extension reads it: [outputs / 16, taps, inputs, 16] in fp16, or
-    [outputs / 16, taps, inputs / 2, 16, 2] in bf16.
+    """Weight [outputs, inputs, taps] as the extension reads it.
 
-    With a `transform`, which only fp16 has, the second dimension is points and groups of taps instead.
+    `values` are [outputs / 16, taps, inputs, 16] in fp16, or [outputs / 16, taps, inputs / 2, 16, 2] in bf16. With a
+    `transform`, which only fp16 has, the second dimension is points and groups of taps instead.
     """
 
     values: Tensor
     outputs: int
     inputs: int  # padding included
     taps: int
-    transform: int = 0
+    transform: int = 0  # taps of a group in Winograd's algorithm; 0 for the plain sum
 
     @classmethod
     def of(cls, weight: Tensor, transform: int = 0) -> HalfPanels:
@@ -93,7 +93,7 @@ class HalfPanels:
 
 @cache
 def _kernel_matrix(taps: int) -> Tensor:
-    """The transform of a group of taps, divided by the factors of the input's transform."""
+    """Return the transform [points, taps] of a group of taps, divided by the factors of the input's transform."""
     finite = torch.tensor(_POINTS[: _OUTPUTS + taps - 2], dtype=torch.float64)
     differences = finite[:, None] - finite
     scale = differences.masked_fill(differences == 0, 1.0).prod(1, keepdim=True)
@@ -105,12 +105,12 @@ _made: Derived[HalfPanels] = Derived()
 
 
 def panels(weight: Tensor, transform: int = 0) -> HalfPanels:
-    """The panels of a weight, made once."""
+    """Return the panels of a weight, made once."""
     return _made.get(weight, lambda: HalfPanels.of(weight, transform), transform)
 
 
 def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) -> int:
-    """How many taps a group of Winograd's algorithm has; 0 for the plain sum."""
+    """Return the number of taps in a group of Winograd's algorithm; 0 for the plain sum."""
     outputs, inputs, taps = weight.shape
     large = min(outputs, inputs) >= MIN_CHANNELS and frames >= MIN_FRAMES and taps >= 3
     if not large or stride != 1 or dilation > MAX_DILATION or _known_format().dtype is not torch.float16:
@@ -119,7 +119,7 @@ def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) ->
 
 
 def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
-    """The panels of a transposed convolution [inputs, outputs, taps], as one with outputs * stride outputs."""
+    """Return panels of a transposed weight [inputs, outputs, taps] as a convolution with outputs * stride outputs."""
 
     def make() -> HalfPanels:
         taps = weight.detach().unflatten(2, (-1, stride)).flip(2)  # [inputs, outputs, taps / stride, stride]
@@ -150,7 +150,7 @@ def convolve(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    """x [B, T, C] → fp32, or in 16 bits where `narrow`, [B, frames, outputs]."""
+    """Convolve x [B, T, C] → [B, frames, outputs], in fp32, or in 16 bits if `narrow`."""
     rows, frames, channels = x.shape
     out_frames = (frames + sum(padding) - (weight.taps - 1) * dilation - 1) // stride + 1
     x = F.pad(x, (0, weight.inputs - channels)) if channels != weight.inputs else x.contiguous()

@@ -1,4 +1,4 @@
-"""Logit edits row by row on the extension's threads. A row's result depends on that row alone."""
+"""Logit edits, row by row on the extension's threads. A row's result depends on that row alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def count_tokens(counts: TokenCounts, slots: Tensor, tokens: Tensor) -> None:
 
 
 def _at(tensor: Tensor | None, *shape: int) -> int:
-    """The address of a tensor whose first dimensions must be these; 0 for none."""
+    """Return the address of a tensor whose first dimensions must be `shape`; 0 for None."""
     if tensor is None:
         return 0
     if tuple(tensor.shape[: len(shape)]) != shape or not tensor.is_contiguous() or tensor.dtype not in _TYPES:

@@ -14,7 +14,7 @@ from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: Packed bytes after which the file's pages are released.
+#: Number of packed bytes after which the file's pages are released.
 RELEASE_BYTES = 64 << 20
 
 
@@ -24,11 +24,11 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
 ) -> list[WeightForm]:
-    """Pack what has a packed form, quantise and pack floats as `quantize` says, and report the form of each part.
+    """Pack weights that have a packed form, quantise floats to the type that `quantize` returns, and return the forms.
 
-    Where it says I8, rows get one scale each; where the processor or the weight does not suit that, Q8_0.
-    A weight that is packed completely releases its file's bytes. `release_pages` is called during the work, so that
-    file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
+    For I8, rows get one scale each, or are Q8_0 if the processor or the weight does not support that. A completely
+    packed weight releases its file's bytes. `release_pages` is called during the work, so that file and packed weights
+    are not both in memory. Without `repack`, parts that are quantised in the file are not packed.
     """
     forms = [planned_forms(weight, repack, quantize(weight)) for weight in weights]
     for weight, of_weight in zip(weights, forms, strict=True):
@@ -65,7 +65,7 @@ def prepare_weights(
 
 
 def planned_forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[WeightForm]:
-    """What `prepare_weights` makes of each part; nothing is computed."""
+    """Return the forms that `prepare_weights` gives to the parts of a weight, without computing them."""
     if not all(supports_type(part.type) and part.data.is_cpu for part in weight.parts):
         return [WeightForm(part.type, part.data.numel(), part.data.numel()) for part in weight.parts]
     if quantize is TensorType.I8 and not _suits_row_scales(weight):

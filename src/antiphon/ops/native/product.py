@@ -1,4 +1,4 @@
-"""Products with weights in their encoded form, with bias, activation and residual in one pass; rows of weights."""
+"""Products with weights in their encoded form, with bias, activation and residual in one pass; lookup of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.weights.dequantize.dequantize import iq_grid
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The keys of the extension's matrix, of panels in 16-bit floats and of int8 rows among a weight's packed forms.
+#: Keys of a weight's packed forms: the extension's matrix, panels of 16-bit floats, int8 rows with one scale each.
 PACKED, HALF, ROW_SCALED = "native", "half", "row scaled"
 
 _WITH_CODEBOOK = frozenset(
@@ -32,7 +32,7 @@ def supports_type(type: TensorType) -> bool:
 
 
 def supports(weight: Weight) -> bool:
-    """Whether `matmul` and `take_rows` can read every part of the weight."""
+    """Return whether `matmul` and `take_rows` can read every part of a weight."""
     return PACKED in weight.packed or _supports_parts(weight)
 
 
@@ -43,11 +43,11 @@ def _supports_parts(weight: Weight) -> bool:
 def matmul(
     x: Tensor, weight: Weight, out: Tensor | None = None, threads: int | None = None, variant: int = 0
 ) -> Tensor:
-    """x [T, K] · weightᵀ → fp32 [T, N], accumulated in fp32; `supports(weight)` must hold.
+    """Multiply x [T, K] · weightᵀ → fp32 [T, N], accumulated in fp32; `supports(weight)` must hold.
 
-    Packed rows are multiplied with x rounded to int8 by groups of 32 (csrc/packed.h), all others with x itself.
-    A row of the result depends on its row of x alone: not on T, nor on the number of threads. `out`, where given,
-    is fp32 [T, N] with contiguous rows. `variant` counts in `variants()`.
+    Packed rows are multiplied with x rounded to int8 by groups of 32 (csrc/packed/format.h), others with x itself.
+    A row of the result depends on its row of x alone, not on T or the number of threads. `out`, if given, is fp32
+    [T, N] with contiguous rows. `variant` is an index in `variants()`.
     """
     matrix = matrix_of(weight)
     assert matrix is not None
@@ -66,7 +66,7 @@ def matmul(
 
 
 def take_rows(weight: Weight, ids: Tensor, variant: int = 0) -> Tensor:
-    """The weight's rows ids [T], decoded → fp32 [T, K]; `supports(weight)` must hold."""
+    """Decode the weight's rows ids [T] → fp32 [T, K]; `supports(weight)` must hold."""
     matrix = matrix_of(weight)
     assert matrix is not None
     ids = ids.to(torch.int64).contiguous()
@@ -92,7 +92,7 @@ def linear(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    if dtype is not None:  # kernels write fp32 alone
+    if dtype is not None:  # kernels write only fp32
         wide = None if residual is None else residual.float()
         return linear(x.float(), weight, bias, activation, wide, None, threads, variant).to(dtype)
     panels = weight.packed.get(HALF)
@@ -140,7 +140,7 @@ def _row_scaled_linear(
 
 
 def plain_rows(x: Tensor, weight: Weight) -> Tensor:
-    """x as fp32 with contiguous rows."""
+    """Return x [T, K] as fp32 with contiguous rows. Raise `ValueError` if its shape or device does not fit."""
     if x.dim() != 2 or x.shape[1] != weight.columns or not x.is_cpu:
         raise ValueError(f"x is {tuple(x.shape)} on {x.device}; the weight needs [T, {weight.columns}] on the CPU")
     if x.dtype is not torch.float32:
@@ -149,12 +149,12 @@ def plain_rows(x: Tensor, weight: Weight) -> Tensor:
 
 
 def is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
-    """Whether the extension can read it unchanged: None, or fp32 of this shape with contiguous rows."""
+    """Return whether the extension can read x unchanged: None, or fp32 of `shape` with contiguous rows."""
     return x is None or (x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1)
 
 
 def matrix_of(weight: Weight) -> Any:
-    """The extension's view of a weight, made once; None where the extension cannot read it."""
+    """Return the extension's matrix of a weight, made once; None if the extension cannot read the weight."""
     matrix = weight.packed.get(PACKED)
     if matrix is None and _supports_parts(weight):
         matrix = extension().Matrix(weight.columns)

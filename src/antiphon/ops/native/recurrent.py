@@ -1,4 +1,4 @@
-"""LSTM layers: the inputs of all frames in one product, then one thread for each direction of each row."""
+"""LSTM layers: one product for the inputs of all frames, then one thread for each direction of each row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from antiphon.ops.threads import default_threads
 from antiphon.ops.types import LSTMWeights
 from antiphon.weights.weight import Weight
 
-#: Hidden channels come in multiples of this.
+#: Divisor of the number of hidden channels.
 LANES = 8
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """One direction as the extension reads it."""
+    """Weights of one direction as the extension reads them."""
 
     input: Weight
     bias: Tensor
@@ -36,7 +36,7 @@ def _tensors(weights: LSTMWeights) -> tuple[Tensor, ...]:
 
 
 def _prepared(weights: LSTMWeights) -> _Prepared:
-    """Made once and kept as long as the recurrent weight."""
+    """Return the prepared weights of a direction, cached as long as its recurrent weight lives."""
 
     def make() -> _Prepared:
         gates = weights.hidden.detach().view(4, -1, LANES, weights.hidden.shape[1])
@@ -49,7 +49,7 @@ def _prepared(weights: LSTMWeights) -> _Prepared:
 
 def _supports(x: Tensor, weights: LSTMWeights) -> bool:
     plain = all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in (x, *_tensors(weights)))
-    # A tensor made under inference mode has no version counter, so changes could not be detected.
+    # An inference tensor has no version counter: changes would not be detected.
     return plain and not any(t.is_inference() for t in _tensors(weights)) and weights.hidden.shape[1] % LANES == 0
 
 

@@ -1,4 +1,4 @@
-"""Products with int8 rows that have one scale each, for weights that are always applied to many tokens at once."""
+"""Products with int8 rows with one scale each, for weights that are always applied to many tokens at once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
-#: Rows of a panel, and what the number of columns must be a multiple of.
+#: Number of rows in a panel, and divisor of the number of columns.
 PANEL, COLUMNS = 16, 64
 
 
 @cache
 def has_row_scaled(variant: int = 0) -> bool:
-    """Whether this processor has kernels for int8 rows with one scale each."""
+    """Return whether this processor has kernels for int8 rows with one scale each."""
     return available() and extension().has_row_scaled(variant)
 
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """A weight [rows, columns] as the extension reads it: int8 [rows / 16, columns / 4, 16, 4], and a scale a row."""
+    """Weight [rows, columns] as the extension reads it: int8 with one scale per row."""
 
-    panels: Tensor
-    scales: Tensor
+    panels: Tensor  # int8 [rows / 16, columns / 4, 16, 4]
+    scales: Tensor  # fp32 [rows, rounded up to a multiple of 16]
     rows: int
     columns: int
 
@@ -57,7 +57,7 @@ def multiply(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    """x [T, columns] in fp32 with contiguous rows → fp32 [T, rows]. Each row of x is rounded to int8 by itself."""
+    """Multiply fp32 x [T, columns], contiguous in rows → fp32 [T, rows]. Each row of x is rounded to int8 by itself."""
     tokens = x.shape[0]
     out = torch.empty(tokens, weight.rows)
     extension().multiply_row_scaled(

@@ -83,7 +83,7 @@ def l2_normalize(x: Tensor, threads: int | None = None, variant: int = 0) -> Ten
 
 
 def _strides(x: Tensor) -> tuple[int, int] | None:
-    """Elements from row to row in the first dimension and in the middle one; None where the extension cannot read x."""
+    """Return the strides of the first and the middle dimension (0 without one); None if the extension cannot read x."""
     strides = x.stride()
     if x.dtype is not torch.float32 or not 2 <= len(strides) <= 3 or strides[-1] != 1:
         return None
@@ -105,7 +105,7 @@ def _norm(
     threads: int | None,
     variant: int,
 ) -> tuple[Tensor, Tensor] | None:
-    """Either norm; None where the extension cannot read an argument."""
+    """Compute either norm; None if the extension cannot read an argument."""
     strides = _strides(x)
     residual_strides = (0, 0) if residual is None else _strides(residual)
     shape = x.shape

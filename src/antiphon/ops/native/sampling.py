@@ -1,4 +1,4 @@
-"""Sampling without sorting the vocabulary. A row's token depends on no other row, nor on the number of threads."""
+"""Sampling without sorting the vocabulary. A row's token depends neither on other rows nor on the number of threads."""
 
 from __future__ import annotations
 

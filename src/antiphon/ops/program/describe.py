@@ -1,4 +1,4 @@
-"""A recorded program as readable text: instructions, weights, costs, and where the buffers lie."""
+"""A recorded program as readable text: instructions, weights, costs and the locations of buffers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADINGS: tuple[str, ...] = ("#", "OPERATION", "RESULT", "READS", "TO", "WEIGHT"
 
 @dataclass(frozen=True)
 class Totals:
-    """What one run costs: bytes of weights, and multiplications with additions by what they are counted for."""
+    """Cost of one run: bytes of weights, and multiply-accumulates (MACs) by the symbols that they are counted for."""
 
     weight_bytes: int
     macs: dict[str, int]
@@ -36,7 +36,7 @@ def totals(recording: Recording) -> Totals:
 
 
 def describe(name: str, recording: Recording) -> list[str]:
-    """Lines: a heading, one for each instruction, the totals and the plan of the buffers."""
+    """Return lines of text: a heading, one line for each instruction, the totals and the buffer plan."""
     plan = plan_buffers(recording.instructions, recording.output)
     meaning = ", ".join(f"{symbol} {SYMBOLS.get(symbol, 'size')}" for symbol in recording.symbols)
     lines = [f"program {name}: {len(recording.instructions)} instructions; {meaning}"]
@@ -75,7 +75,7 @@ def _location_name(value: Value, locations: dict[int, str]) -> str:
 
 
 def _locations(recording: Recording, plan: BufferPlan) -> dict[int, str]:
-    """Names of values: inputs by theirs, buffers by area and offset."""
+    """Name values by id: inputs by their own names, buffers by area and offset."""
     names = {id(value): value.name for value in recording.inputs}
     for value in plan.values:
         area, offset = plan.locations[id(value)]

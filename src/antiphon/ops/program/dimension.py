@@ -1,4 +1,4 @@
-"""Sizes that are not known while a model is recorded: tokens, requests, logit rows, and products of them."""
+"""Sizes that are unknown while a model is recorded: tokens, requests, logit rows, and products of these."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MAX_SYMBOLS = 2
 
 @dataclass(frozen=True, eq=False)
 class Dim:
-    """coefficient * symbols * ... + constant. While recording it has the value `sample` where a number is needed.
+    """Size coefficient * symbols * ... + constant. While recording, `sample` stands in where a number is needed.
 
-    A forward may multiply it, add to it and slice constants with it. A decision by it would make the recording wrong.
+    A forward may multiply a size, add to it and slice constants with it. A comparison is rejected: the recording would
+    hold for some sizes only.
     """
 
     coefficient: int
@@ -29,7 +30,7 @@ class Dim:
 
     @property
     def is_pure(self) -> bool:
-        """Whether it has no constant: a multiple of its symbols."""
+        """Whether the constant is 0, so that the size is a multiple of its symbols."""
         return self.constant == 0
 
     def __index__(self) -> int:
@@ -66,7 +67,7 @@ class Dim:
         return self + -other
 
     def __floordiv__(self, other: int) -> Dim:
-        """Exact in the symbols: 2 S - 1 divided by 2 is S - 1."""
+        """Divide the coefficient exactly and round the constant down: (2 S - 1) // 2 is S - 1."""
         if self.coefficient % other:
             raise UnrecordableError(f"the size {self} is not a multiple of {other}")
         return Dim(self.coefficient // other, self.symbols, self.constant // other, self.sample // other)
@@ -106,7 +107,7 @@ def product(sizes: Sequence[Size]) -> Size:
 
 
 def same(first: Size, second: Size) -> bool:
-    """Whether two sizes are the same whatever the symbols are."""
+    """Return whether two sizes are equal for all values of their symbols."""
     if isinstance(first, Dim) or isinstance(second, Dim):
         return isinstance(first, Dim) and isinstance(second, Dim) and first == second
     return first == second

@@ -1,4 +1,4 @@
-"""The least time that a machine needs for a step of a recorded program, by its bytes and operations."""
+"""Minimum time that a machine needs for a step of a recorded program, from its bytes and operations."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
 from antiphon.weights.types import TORCH_DTYPES
 
-#: What a step of decoding has one of for each sequence: tokens, requests, logit rows.
+#: Symbols in the sizes of a decoding step: tokens, requests, logit rows.
 STEP_SYMBOLS = frozenset("TRL")
 HEADINGS = ("INSTRUCTION", "COUNT", "MB", "MMAC", "AT BEST µS", "SHARE", "LIMITED BY")
 
 
 @dataclass(frozen=True)
 class UniformStep:
-    """A step that gives each of `rows` sequences `tokens` tokens, after `context` tokens.
+    """Sizes of a step that computes `tokens` tokens for each of `rows` sequences, after `context` tokens.
 
-    `states` are those of an input that an encoder computes, or that a decoder's cross-attention reads.
+    `states` is the number of encoder states of each sequence, which a decoder's cross-attention reads.
     """
 
     rows: int = 1
@@ -31,21 +31,21 @@ class UniformStep:
     states: int = 0
 
     def symbols(self) -> dict[str, int]:
-        """The values of a recording's symbols."""
+        """Return the values of a recording's symbols."""
         return {"T": self.rows * self.tokens, "R": self.rows, "L": self.rows, "B": self.rows, "S": self.states}
 
     def causal(self, window: int | None, sink_tokens: int = 0) -> tuple[int, int]:
-        """Pairs of query and key, and keys that are read. A query sees itself, its window and the sinks."""
+        """Count pairs of query and key, and keys read, in causal attention: a query sees its window and the sinks."""
         first, last = self.context + 1, self.context + self.tokens
         most = last if window is None else window + sink_tokens
-        growing = max(0, min(last, most) - first + 1)  # queries that see every token before them
+        growing = max(0, min(last, most) - first + 1)  # queries that see every earlier token
         pairs = growing * (2 * first + growing - 1) // 2 + (self.tokens - growing) * most
         return self.rows * pairs, self.rows * min(last, most + self.tokens - 1)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes of weights, keys and values, and multiplications with additions. Activations stay in the caches."""
+    """Bytes of weights, keys and values, and multiply-accumulates. Activations count nothing: they stay in caches."""
 
     bytes: float
     macs: float
@@ -59,20 +59,20 @@ class Cost:
         return self.macs / self.macs_per_second
 
     def seconds(self, limits: MachineLimits) -> float:
-        """The least time."""
+        """Return the minimum seconds, limited by either bytes or operations."""
         return max(self.seconds_of_bytes(limits), self.seconds_of_operations)
 
 
 @dataclass
 class KindFloor:
-    """The instructions of one kind, as in `KindTime`. Each is limited by its bytes or by its operations."""
+    """Minimum time of all instructions of one kind, named as in `KindTime`."""
 
     kind: str
     count: int = 0
     bytes: float = 0.0
     macs: float = 0.0
     seconds: float = 0.0
-    seconds_of_bytes: float = 0.0
+    seconds_of_bytes: float = 0.0  # part of `seconds`: instructions that bytes limit
 
     @property
     def bound(self) -> str:
@@ -80,12 +80,12 @@ class KindFloor:
 
 
 def has_floor(recording: Recording) -> bool:
-    """Whether its sizes are those of a step of decoding."""
+    """Return whether a recording is of a decoding step: tokens, requests and logit rows determine its sizes."""
     return STEP_SYMBOLS.issuperset(recording.symbols)
 
 
 def step_floor(recording: Recording, size: UniformStep, limits: MachineLimits) -> list[KindFloor]:
-    """The kinds of instructions, the one that takes longest first. Those that cost nothing are left out."""
+    """Compute the minimum time of a step by kind of instruction, longest first; kinds without cost are left out."""
     kinds: dict[str, KindFloor] = {}
     for instruction in recording.instructions:
         cost = instruction_cost(instruction, size, limits)
@@ -104,14 +104,14 @@ def step_floor(recording: Recording, size: UniformStep, limits: MachineLimits) -
 
 
 def _can_use_int8(instruction: Instruction) -> bool:
-    """Whether a backend may multiply in int8: it does, or its weights are quantised."""
+    """Return whether a backend may multiply in int8: it already does, or the weight is quantised."""
     weight = instruction.weight
     is_quantised = weight is not None and any(part.type not in TORCH_DTYPES for part in weight.parts)
     return instruction.is_int8 or is_quantised
 
 
 def instruction_cost(instruction: Instruction, size: UniformStep, limits: MachineLimits) -> Cost:
-    """What the instruction costs in a step of that size."""
+    """Compute the cost of an instruction in a step of a size."""
     symbols = size.symbols()
     rows = as_dim(instruction.rows).value(symbols)
     pairs, keys = _attended(instruction, size, symbols)
@@ -127,7 +127,7 @@ def instruction_cost(instruction: Instruction, size: UniformStep, limits: Machin
 
 
 def _attended(instruction: Instruction, size: UniformStep, symbols: Mapping[str, int]) -> tuple[int, int]:
-    """Pairs of query and key, and keys that are read."""
+    """Count pairs of query and key, and keys read; (0, 0) without attention."""
     if isinstance(instruction, PagedAttentionInstruction):
         if instruction.causal:
             return size.causal(instruction.window, instruction.sink_tokens)
@@ -141,7 +141,7 @@ def _attended(instruction: Instruction, size: UniformStep, symbols: Mapping[str,
 
 
 def floor_lines(name: str, recording: Recording, size: UniformStep, limits: MachineLimits) -> Iterator[str]:
-    """The floor of a step as a readable table."""
+    """Yield a heading and a table of a step's minimum time."""
     kinds = step_floor(recording, size, limits)
     total = sum(kind.seconds for kind in kinds)
     int8 = f", {limits.int8_macs_per_second / 1e9:,.1f} of int8" if limits.int8_macs_per_second else ""

@@ -1,4 +1,4 @@
-"""Fusion: instructions that one pass over the tokens can do together become one, without changing a bit."""
+"""Fusion of instructions that one pass over the tokens can compute together, without changing a bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.ops.program.traced import Traced, Value
 
 
 def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """Rotary embedding and the store that follows it become one, with the norms of queries and keys before them."""
+    """Fuse each rotary embedding with the store that follows it and the norms of queries and keys before it."""
     uses = Counter(id(value) for instruction in instructions for value in instruction.reads())
     writer = {id(v): i for i, instruction in enumerate(instructions) for v in instruction.writes()}
     fused: dict[int, Instruction] = {}
@@ -35,7 +35,7 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
         if uses[id(rotary.k_out.value)] != 1 or _is_read(rotary.q_out.value, instructions[rotary_index + 1 : index]):
             continue
         norms = [_plain_norm(heads, instructions, writer, uses) for heads in (rotary.q, rotary.k)]
-        q_norm, k_norm = norms if None not in norms else (None, None)  # fusing only one of them gains nothing
+        q_norm, k_norm = norms if None not in norms else (None, None)  # fusing a single norm gains nothing
         dropped |= {rotary_index} | {writer[id(norm.out.value)] for norm in (q_norm, k_norm) if norm is not None}
         fused[index] = HeadsInstruction(
             q=rotary.q if q_norm is None else q_norm.x,
@@ -57,7 +57,7 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
 def _plain_norm(
     heads: Traced, instructions: Sequence[Instruction], writer: dict[int, int], uses: Counter[int]
 ) -> NormInstruction | None:
-    """The root-mean-square norm of each head whose result these heads are, if nothing else reads it."""
+    """Return the per-head RMS norm that writes `heads`; None if there is none or other instructions read its result."""
     index = writer.get(id(heads.value))
     norm = None if index is None else instructions[index]
     if not isinstance(norm, NormInstruction) or norm.centred or norm.residual is not None or norm.bias is not None:

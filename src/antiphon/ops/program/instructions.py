@@ -1,7 +1,7 @@
-"""What a recorded program consists of: one class for each kind of instruction.
+"""Instructions of recorded programs, one class for each kind.
 
-An instruction knows the values that it reads and writes, and what it costs for each row of its result. It knows no
-device: what runs it is written by an emitter, such as `ops/native/program/emit.py`.
+An instruction knows the values that it reads and writes, and its cost for each row of its result. It knows no device:
+emitters such as `ops/native/program/emit.py` choose the kernels that run it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from antiphon.weights.weight import Weight
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction:
-    """One step of a program. `Traced` fields named in `results` are written; the others are read."""
+    """Step of a program. `Traced` fields named in `results` are written; the others are read."""
 
     kind: ClassVar[str]
     results: ClassVar[tuple[str, ...]] = ("out",)
-    #: Fields with tensors of the model of which a run reads some rows, or that count as its weight.
+    #: Names of fields whose tensors `constants` leaves out: a run reads only some rows, or they count as its weight.
     tables: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Make every kind of instruction a dataclass like this one."""
+        """Make every subclass a frozen dataclass with keyword arguments."""
         dataclass(frozen=True, eq=False, kw_only=True)(cls)
 
     @property
@@ -48,7 +48,7 @@ class Instruction:
 
     @property
     def rows(self) -> Size:
-        """How many rows the result has; the costs below are for each of them."""
+        """Number of rows of the result, which the costs `…_per_row` are multiplied by."""
         return self.written()[0].shape[0]
 
     @property
@@ -57,37 +57,37 @@ class Instruction:
 
     @property
     def is_int8(self) -> bool:
-        """Whether it multiplies in int8."""
+        """Whether the instruction multiplies in int8."""
         return False
 
     def macs_per_row(self) -> int:
-        """Multiplications with additions for each row of the result, attention to keys left out."""
+        """Return the multiply-accumulates of matrix products for each row of the result, without attention."""
         return 0
 
     def weight_bytes(self) -> int:
-        """Bytes of weights that one run reads."""
+        """Return the bytes of weights that one run reads."""
         weight = self.weight
         return 0 if weight is None else weight.resident_bytes
 
     def constants(self) -> list[Traced]:
-        """Small tensors of the model that one run reads whole, such as gains and biases."""
+        """Return the small tensors of the model that one run reads whole, such as gains and biases."""
         found = [getattr(self, f.name) for f in fields(self) if f.name not in self.tables]
         return [tensor for tensor in found if isinstance(tensor, Traced) and tensor.value.kind is Kind.CONSTANT]
 
     def bytes_per_row(self) -> float:
-        """Bytes of an embedding that is looked up, or of keys and values that are stored, for each row."""
+        """Return the bytes that each row looks up in an embedding, or stores as keys and values."""
         return 0.0
 
     def elementwise_per_row(self) -> int:
-        """Multiplications with additions for each row that are not part of a product of matrices."""
+        """Return the multiply-accumulates for each row outside matrix products."""
         return 0
 
     def macs_per_pair(self) -> int:
-        """Multiplications with additions for each pair of query and key."""
+        """Return the multiply-accumulates for each pair of query and key."""
         return 0
 
     def bytes_per_key(self) -> float:
-        """Bytes of keys and values read for each token that is attended to."""
+        """Return the bytes of keys and values read for each cached token."""
         return 0.0
 
 
@@ -103,7 +103,7 @@ class EmbedInstruction(Instruction):
         return self.matrix
 
     def weight_bytes(self) -> int:
-        return 0  # only the rows of the tokens are read
+        return 0  # only the tokens' rows are read: see `bytes_per_row`
 
     def bytes_per_row(self) -> float:
         return self.matrix.resident_bytes / self.matrix.rows
@@ -131,7 +131,7 @@ class LinearInstruction(Instruction):
 
 
 class AdaptedLinearInstruction(LinearInstruction):
-    """A linear layer in which each token may have an adapter; what adapters cost is not counted."""
+    """Linear layer with an optional adapter for each token; the adapters' cost is not counted."""
 
     kind: ClassVar = "adapted_linear"
     adapters: AdapterTable
@@ -139,7 +139,7 @@ class AdaptedLinearInstruction(LinearInstruction):
 
 
 class NormInstruction(Instruction):
-    """Over the last dimension of [rows, width] or [rows, heads, width]; `total` is x + residual, where there is one."""
+    """Norm over the last dimension of [rows, width] or [rows, heads, width]; `total` is x + residual, if given."""
 
     kind: ClassVar = "rms_norm"
     results: ClassVar = ("out", "total")
@@ -157,7 +157,7 @@ class NormInstruction(Instruction):
         return "layer_norm" if self.centred else "rms_norm"
 
     def elementwise_per_row(self) -> int:
-        """One for the sum of squares and one for the gain; a mean takes one more."""
+        """Count one operation for the sum of squares, one for the gain and, if centred, one for the mean."""
         return (3 if self.centred else 2) * int(product(self.x.shape[1:]))
 
 
@@ -190,7 +190,7 @@ class StoreInstruction(Instruction):
 
 
 class HeadsInstruction(Instruction):
-    """Norms of queries and keys where there are any, rotary embedding and store, in one pass over the tokens."""
+    """Optional norms of queries and keys, rotary embedding and store, fused into one pass over the tokens."""
 
     kind: ClassVar = "rotary+store_kv"
     results: ClassVar = ("q_out",)
@@ -268,7 +268,7 @@ class GatherInstruction(Instruction):
 
 
 class AddInstruction(Instruction):
-    """x [..., width] + y, broadcast over the leading dimensions of x."""
+    """Sum of x [..., width] and y, which is broadcast over the leading dimensions of x."""
 
     kind: ClassVar = "add"
     x: Traced
@@ -295,7 +295,7 @@ class UnitRowsInstruction(Instruction):
 
 
 class ConvolutionInstruction(Instruction):
-    """Of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
+    """Convolution of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
 
     kind: ClassVar = "conv1d"
     tables: ClassVar = ("filter",)

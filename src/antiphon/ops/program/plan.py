@@ -1,4 +1,4 @@
-"""Where the buffers of a program lie: values that are never needed at the same time share memory."""
+"""Memory plan of a program's buffers: values that are never needed at the same time share memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Interval:
-    """Bytes that are needed from instruction `first` to instruction `last`, both included."""
+    """Lifetime of a buffer of `size` bytes, from instruction `first` to instruction `last` inclusive."""
 
     size: int
     first: int
@@ -25,9 +25,9 @@ class Interval:
 
 
 def assign(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """An offset for each interval, and the bytes of all; those that meet never overlap.
+    """Return an offset for each interval, and the total bytes; buffers alive at the same time never overlap.
 
-    Each takes the tightest gap. Two orders are tried, the largest first and the earliest first; the smaller total wins.
+    Each buffer gets the tightest gap. Of two orders, largest first and earliest first, the smaller total wins.
     """
     everyone = range(len(intervals))
     orders = (
@@ -59,7 +59,10 @@ def _assign(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[list[i
 
 @dataclass(frozen=True)
 class Area:
-    """Buffers that grow with the same symbols: `bytes` for each of them, `unshared` if none had shared memory."""
+    """Buffers whose sizes are multiples of the same symbols; `bytes` and `unshared` are bytes per unit of these.
+
+    `unshared` is the size without shared memory.
+    """
 
     symbols: tuple[str, ...]
     bytes: int
@@ -69,7 +72,7 @@ class Area:
 
 @dataclass(frozen=True)
 class BufferPlan:
-    """Areas one after the other, and for each value its area and its offset there, in bytes for each unit."""
+    """Areas, end to end, and each value's area and its offset there, in bytes per unit of the area's symbols."""
 
     areas: tuple[Area, ...]
     locations: dict[int, tuple[int, int]]  # by the value's id
@@ -77,7 +80,7 @@ class BufferPlan:
 
 
 def plan_buffers(instructions: Sequence[Instruction], output: Value | None) -> BufferPlan:
-    """Every buffer lives from the instruction that writes it to the last one that reads it."""
+    """Plan the buffers: each lives from the instruction that writes it to the last instruction that reads it."""
     spans: dict[int, tuple[Value, int, int]] = {}
     for index, instruction in enumerate(instructions):
         for value in instruction.writes():

@@ -1,4 +1,4 @@
-"""The time of a program's runs by kind of instruction, beside the best that the machine could do."""
+"""Time of a program's runs by kind of instruction, beside the machine's minimum for the same bytes and operations."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 
 from antiphon.ops.program.recording import Recording
 
-#: Of one instruction: calls, nanoseconds, rows, pairs of query and key, and keys, over all profiled runs.
+#: Totals of one instruction over all profiled runs: calls, nanoseconds, rows, pairs of query and key, and keys.
 Figures = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What a machine can do at best, all threads together."""
+    """Peak rates of a machine, all threads together."""
 
     bytes_per_second: float
-    macs_per_second: float  # of fp32
-    int8_macs_per_second: float  # 0 where products do not use the processor's int8 instructions
+    macs_per_second: float  # fp32 multiply-accumulates
+    int8_macs_per_second: float  # 0 if products do not use int8 instructions of the processor
 
 
 @dataclass
 class KindTime:
-    """Runs of the instructions of one kind: their time, and the bytes and operations that they needed."""
+    """Time of all runs of the instructions of one kind, and the bytes and operations that they needed."""
 
     kind: str
     calls: int = 0
@@ -32,14 +32,14 @@ class KindTime:
     is_int8: bool = False
 
     def limit_seconds(self, limits: MachineLimits) -> float:
-        """The least time that the machine could have needed for the bytes and operations that count."""
+        """Return the minimum seconds that the machine needs for these bytes and operations."""
         rate = limits.int8_macs_per_second if self.is_int8 and limits.int8_macs_per_second else limits.macs_per_second
         return max(self.bytes / limits.bytes_per_second, self.macs / rate)
 
 
 @dataclass
 class ProgramTime:
-    """All kinds, the longest first."""
+    """Times by kind of instruction, longest first, and the number of profiled runs."""
 
     kinds: list[KindTime] = field(default_factory=list)
     runs: int = 0
@@ -50,13 +50,13 @@ class ProgramTime:
 
 
 def difference(after: Figures, before: Figures) -> Figures:
-    """The figures of the runs between two readings."""
+    """Return the figures of the runs between two readings."""
     calls, nanoseconds, rows, pairs, keys = (new - old for new, old in zip(after, before, strict=True))
     return calls, nanoseconds, rows, pairs, keys
 
 
 def program_time(recording: Recording, profiles: Sequence[Figures]) -> ProgramTime:
-    """The profiled runs of a recording's program so far; `profiles` has an entry for each instruction."""
+    """Sum the profiled runs of a recording's program by kind; `profiles` has an entry for each instruction."""
     kinds: dict[str, KindTime] = {}
     runs = 0
     for instruction, figures in zip(recording.instructions, profiles, strict=True):

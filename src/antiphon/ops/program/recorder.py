@@ -1,4 +1,4 @@
-"""The recorded form of operations: each checks its operands, appends an instruction and returns a stand-in."""
+"""Recording implementations of operations: each checks its operands, appends an instruction and returns a stand-in."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _require(condition: bool, text: str) -> None:
 
 
 class Recorder:
-    """The recorded form of operations: each method has the name and parameters of one, and appends an instruction.
+    """Implementations of operations that append instructions; each has the name and parameters of its operation.
 
-    What no instruction can express is rejected here; what no kernel of a device can run, by that device's emitter.
+    They reject calls that no instruction can express. A device's emitter rejects instructions without a kernel.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Recorder:
         return instruction.written()[0]
 
     def _rows(self, x: Any, what: str) -> Traced:
-        """A tensor whose last dimension is contiguous: an operand as kernels read it."""
+        """Return a tensor as an operand of kernels. Reject other types than floats and a strided last dimension."""
         tensor = x if isinstance(x, Traced) else self._constant(x, what)
         _require(
             tensor.dtype in _FLOATS and same(tensor.strides[-1], 1),
@@ -61,7 +61,7 @@ class Recorder:
         return tensor
 
     def _constant(self, tensor: Tensor | None, what: str, like: Sequence[Size] = ()) -> Any:
-        """A tensor of the model. Where the forward sliced it to a symbolic size of `like`, it gets that size."""
+        """Return a stand-in for a tensor of the model. Dimensions sliced to a symbolic size of `like` get that size."""
         if tensor is None:
             return None
         if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32:

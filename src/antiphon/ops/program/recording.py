@@ -1,4 +1,4 @@
-"""Recording: a forward is run on stand-ins for tensors, and each operation appends an instruction."""
+"""Recording of a forward pass, which runs on stand-ins for tensors: each operation appends an instruction."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from antiphon.ops.program.recorder import Recorder
 from antiphon.ops.program.traced import Kind, Traced, Value
 from antiphon.weights.weight import Weight
 
-#: The values of symbols while recording. Recordings under both sets of sizes must be the same.
+#: Values of the symbols while recording. Recordings with both sets of sizes must be equal.
 SAMPLES = ({"T": 11, "R": 3, "L": 5, "B": 2, "S": 7}, {"T": 13, "R": 4, "L": 3, "B": 3, "S": 5})
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A tensor that every run is given. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
+    """Input tensor of a recorded forward. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
 
     name: str
     dtype: torch.dtype
@@ -44,7 +44,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Recording:
-    """A forward as instructions over values of symbolic size."""
+    """Forward pass as instructions over values of symbolic size."""
 
     inputs: tuple[Value, ...]
     groups: tuple[str, ...]
@@ -53,17 +53,17 @@ class Recording:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The sizes that the inputs determine, in the order in which a run passes them."""
+        """Symbols in the inputs' sizes, in the order in which a run passes their values."""
         found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
         return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
 
 
-#: Takes the traced inputs by name and the traced groups, and returns the forward's result.
+#: Forward pass to record: takes the traced inputs and the traced cache groups, by name, and returns its result.
 Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
 
 
 def record(forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str] = ()) -> Recording:
-    """The forward as instructions, fused where that pays. `UnrecordableError` says why it cannot be recorded."""
+    """Record a forward as fused instructions. Raise `UnrecordableError` with the reason if that is not possible."""
     first, second = (_trace(forward, inputs, groups, samples) for samples in SAMPLES)
     if _fingerprint(first) != _fingerprint(second):
         raise UnrecordableError("the forward does other things for other numbers of tokens or requests")
@@ -89,7 +89,7 @@ def _trace(
 
 
 def _reject(operation: Operation) -> Implementation:
-    """The implementation of an operation that the recorder has no method for."""
+    """Return an implementation that raises `UnrecordableError`: the recorder has no method for the operation."""
 
     def rejected(*_: Any, **__: Any) -> NoReturn:
         raise UnrecordableError(f"{operation.name} cannot be recorded: no instruction stands for it")
@@ -98,7 +98,7 @@ def _reject(operation: Operation) -> Implementation:
 
 
 def _whole(result: Any) -> Value:
-    """The value that the forward returns, which must be the whole result of an instruction."""
+    """Return the value of the forward's result, which must be the whole result of an instruction."""
     if not isinstance(result, Traced) or result.value.kind is not Kind.BUFFER:
         raise UnrecordableError(f"the forward gives back {type(result).__name__}, not the result of an operation")
     if result.offset or not result.is_contiguous() or not same(product(result.shape), result.value.size):
@@ -108,7 +108,7 @@ def _whole(result: Any) -> Value:
 
 
 def _fingerprint(recording: Recording) -> list[Any]:
-    """What must be equal in two recordings of the same forward."""
+    """Return the parts of a recording that must be equal in another recording of the same forward."""
     numbers: dict[int, int] = {}
 
     def of(item: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`Traced`: the stand-in for a tensor while a model is recorded. It has a shape and strides, but no contents."""
+"""`Traced`, the stand-in for a tensor while a model is recorded, with a shape and strides but no contents."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Kind(StrEnum):
     INPUT = "input"
     BUFFER = "buffer"
     CONSTANT = "constant"
-    TABLES = "tables"  # of a cache group: operations that know the group read them
+    TABLES = "tables"  # block tables and slots of a cache group, read by operations on the group
 
 
 @dataclass(eq=False)
 class Value:
-    """Memory that a program reads or writes."""
+    """Memory region that a program reads or writes."""
 
     kind: Kind
     name: str
     shape: tuple[Size, ...]
     dtype: torch.dtype
     constant: Tensor | None = None
-    #: Size of a constant's first dimension, where the forward slices it to a size of the step.
+    #: Number of rows that a constant's memory has, if the forward slices it to a symbolic size; else 0.
     most_rows: int = 0
 
     @property
@@ -56,7 +56,7 @@ def _unrecordable(name: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A view of a value: offset and strides in elements, as a tensor's."""
+    """View of a value. Offset and strides count elements, as a tensor's do."""
 
     value: Value
     shape: tuple[Size, ...]
@@ -170,7 +170,7 @@ class Traced:
         return self._with(shape, self.strides, self.offset + (start * step if start else 0))  # type: ignore[arg-type]
 
     def __getitem__(self, index: Any) -> Traced:
-        """Integers, and slices without steps; counting from the end only where the size is known."""
+        """Return a view by integers and slices without steps; negative indices and slice starts need a known size."""
         indices = list(index) if isinstance(index, tuple) else [index]
         if Ellipsis in [i for i in indices if not isinstance(i, Traced)]:
             position = indices.index(Ellipsis)

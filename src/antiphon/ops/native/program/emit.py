@@ -1,4 +1,4 @@
-"""The native emitter: for each kind of instruction, the call that adds it to a program of the extension."""
+"""Native emitter: for each kind of instruction, the call that adds it to a program of the extension."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Traced
 from antiphon.weights.weight import Weight
 
-#: A method of the extension's program, and its arguments.
+#: Name of a method of the extension's program, and its arguments.
 Call = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """A recording as calls of the extension, with the locations of its values."""
+    """Calls of the extension that build a recording's program, and the locations of its values."""
 
     plan: BufferPlan
     layout: Layout
@@ -37,7 +37,7 @@ class Emitted:
 
 
 def emit(recording: Recording) -> Emitted:
-    """The recording for this backend. `UnrecordableError` says what it has no kernel for."""
+    """Translate a recording for this backend. Raise `UnrecordableError` if an instruction has no kernel."""
     if not available():
         raise UnrecordableError("the native backend was not built on this machine")
     plan = plan_buffers(recording.instructions, recording.output)
@@ -46,7 +46,7 @@ def emit(recording: Recording) -> Emitted:
 
 
 def check(recording: Recording) -> Recording:
-    """The recording, if this backend has a kernel for each of its instructions; else `UnrecordableError`."""
+    """Return the recording. Raise `UnrecordableError` unless every instruction has a kernel in this backend."""
     emit(recording)
     return recording
 
@@ -62,7 +62,7 @@ def _emit(instruction: Instruction, layout: Layout) -> Call:
 
 
 def _matrix(weight: Weight, layout: Layout, what: str) -> int:
-    """The address of the extension's matrix of a weight, which the program keeps alive."""
+    """Return the address of the extension's matrix of a weight, and let the layout keep the matrix alive."""
     matrix = matrix_of(weight)
     if matrix is None:
         types = ", ".join(weight.bytes_by_type)
@@ -73,7 +73,7 @@ def _matrix(weight: Weight, layout: Layout, what: str) -> int:
 
 
 def _heads(layout: Layout, tensor: Traced) -> tuple[int, int, int, int]:
-    """An operand with strides by token and by head, for [tokens, heads, head_dim]."""
+    """Return an operand [tokens, heads, head_dim] with its strides by token and by head."""
     return (*layout.operand(tensor), int(tensor.strides[0]), int(tensor.strides[1]))
 
 
@@ -192,7 +192,7 @@ def _conv1d(i: program.ConvolutionInstruction, layout: Layout) -> Call:
     if not direct_convolution.supports(weight, bias, 1, 1, i.activation):
         raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} has no native kernel")
     if i.stride == 1 and (kernel == 1 or convolution.has_fewer_products(weight)):
-        # A program must give the bits of the operation, which PyTorch computes here.
+        # Results must equal the operation's in every bit, and the operation uses PyTorch for these weights.
         raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} is computed by PyTorch")
     return "conv1d", (
         layout.constant(direct_convolution.panels(weight)), kernel, outputs, layout.operand(i.x), channels, i.stride,
@@ -201,7 +201,7 @@ def _conv1d(i: program.ConvolutionInstruction, layout: Layout) -> Call:
     )  # fmt: skip
 
 
-#: A kind of instruction that is missing here has no native kernel.
+#: Emitters by kind of instruction; a kind that is missing has no native kernel.
 EMITTERS: dict[type[Instruction], Callable[[Any, Layout], Call]] = {
     program.EmbedInstruction: _embed,
     program.LinearInstruction: _linear,

@@ -1,4 +1,4 @@
-"""Where the values of a recording lie in a native program."""
+"""Numbers of a recording's values in a native program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from antiphon.ops.program.traced import Traced
 
 
 class Layout:
-    """Numbers of values: inputs, then the output, then buffers, then constants in the order in which they are named.
+    """Numbers of values: inputs, the output, buffers, then constants in the order of first use.
 
-    `constants` are read by their addresses, and `kept` are objects that the program refers to: a program holds both.
+    A program must keep `constants`, which it reads by address, and `kept`, objects that it refers to, alive.
     """
 
     def __init__(self, recording: Recording, plan: BufferPlan) -> None:
@@ -29,7 +29,7 @@ class Layout:
         self.kept: list[Any] = []
 
     def operand(self, tensor: Traced | None) -> tuple[int, int]:
-        """(value, offset in bytes), or (-1, 0) for None."""
+        """Return (number of the value, offset in bytes), or (-1, 0) for None."""
         if tensor is None:
             return (-1, 0)
         value = tensor.value
@@ -37,7 +37,7 @@ class Layout:
         return (number, tensor.offset * tensor.dtype.itemsize)
 
     def constant(self, tensor: Tensor) -> tuple[int, int]:
-        """The operand for a tensor that the emitter made."""
+        """Return the operand of a tensor that the emitter made."""
         return (self._number(tensor, tensor), 0)
 
     def _number(self, key: object, constant: Tensor) -> int:
@@ -50,12 +50,12 @@ class Layout:
         return number
 
     def extent(self, size: Size) -> tuple[int, int, int, int]:
-        """(coefficient, symbol, symbol, constant)."""
+        """Return a size as (coefficient, symbol, symbol, constant); a missing symbol is -1."""
         dim = as_dim(size)
         return (dim.coefficient if dim.symbols else 0, *self.symbols(dim.symbols), dim.constant)
 
     def symbols(self, names: tuple[str, ...]) -> tuple[int, int]:
-        """Up to two symbols by number; -1 where there is none."""
+        """Return the numbers of up to two symbols, padded with -1."""
         numbers = [self._symbols.index(name) for name in names]
         first, second = (*numbers, -1, -1)[:2]
         return first, second

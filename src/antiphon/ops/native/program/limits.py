@@ -1,4 +1,4 @@
-"""What this machine's processor can do at best: the limits that a profile compares with."""
+"""Peak rates of this machine's processor, which profiles are compared with."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from antiphon.ops.native.extension import extension
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.threads import default_threads
 
-#: The read rate is measured on a buffer of the weights' size, so that caches help it as much as they help the weights.
+#: Maximum bytes of the buffer for the read rate. It has the weights' size, so that caches help both equally.
 MOST_READ_BYTES = 1 << 30
 READ_REPEATS = 5
 MULTIPLY_SECONDS = 0.05
 
 
 def measure_limits(weight_bytes: int, threads: int | None = None) -> MachineLimits:
-    """A short measurement, all threads together, for a program that reads so many bytes of weights."""
+    """Measure the rates of all threads together, in a short run, for a program with `weight_bytes` bytes of weights."""
     threads = threads or default_threads()
     size = min(max(weight_bytes, 1 << 20), MOST_READ_BYTES)
     return MachineLimits(

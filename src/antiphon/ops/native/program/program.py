@@ -1,4 +1,4 @@
-"""`Program`: a recording as a program of the native extension, and its runs."""
+"""`Program`, a recording as a program of the native extension."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from antiphon.ops.threads import default_threads
 
 
 class Program:
-    """Runs a recording. Results are those of the recorded forward, bit for bit, for any sizes.
+    """Native program of a recording. Results equal the recorded forward's in every bit, for any sizes.
 
-    It keeps everything alive that its instructions read. Runs of several threads do not disturb each other.
+    The program keeps everything that its instructions read alive. Several threads may run it at once.
     """
 
     def __init__(self, recording: Recording, threads: int | None = None, variant: int = 0) -> None:
@@ -47,7 +47,7 @@ class Program:
     def run(
         self, inputs: Mapping[str, Tensor], groups: Mapping[str, GroupBatch] | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """One forward. `out`, where given, is contiguous fp32 with room for the result, which is a view of it."""
+        """Run the forward once. `out`, if given, is contiguous fp32 with room for the result, which is a view of it."""
         recording, symbols = self.recording, [0] * len(self.recording.symbols)
         tensors = []
         for value in recording.inputs:
@@ -73,18 +73,18 @@ class Program:
         return result
 
     def workspace_bytes(self, symbols: Mapping[str, int]) -> int:
-        """Bytes of all buffers for these sizes."""
+        """Return the bytes of all buffers for the symbols' values."""
         size: int = self.native.workspace_bytes([symbols[name] for name in self.recording.symbols])
         return size
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def profile(self, on: bool) -> None:
-        """Turn the timing of every instruction on or off for the runs that follow."""
+        """Turn the timing of every instruction on or off for later runs."""
         self.native.profile(on)
 
     def profiles(self) -> list[Figures]:
-        """The figures of each instruction over all profiled runs."""
+        """Return the figures of each instruction over all profiled runs."""
         found: list[Figures] = self.native.profiles()
         return found
 
@@ -104,7 +104,7 @@ def _room(output: Value, symbols: Mapping[str, int], out: Tensor | None) -> Tens
 
 
 def _bindings(recording: Recording) -> Any:
-    """For each symbol, an input whose size determines it: (input, dimension, symbol, factor, constant)."""
+    """Yield for each symbol an input size that determines it: (input, dimension, symbol, factor, constant)."""
     for number, symbol in enumerate(recording.symbols):
         yield next(
             (index, dim, number, size.coefficient, size.constant)
