@@ -53,7 +53,7 @@ class MaskWorkers:
 def _work(queue: SimpleQueue[Work | None]) -> None:
     while (work := queue.get()) is not None:
         work()
-        del work  # # an idle thread must not keep an ended request alive
+        del work  # an idle thread must not keep an ended request alive
 
 
 def _end(queue: SimpleQueue[Work | None], threads: list[threading.Thread]) -> None:
@@ -103,7 +103,7 @@ class GrammarConstraint:
         self._failure: AntiphonError | None = None
         self._draft_masks: list[Bitmask] = []
         self._draft_failure: AntiphonError | None = None
-        self._computing = threading.Lock()  # # held from `advance` or `draft` until the masks are computed
+        self._computing = threading.Lock()  # held from `advance` or `draft` until the masks are computed
 
     def advance(self, token: int) -> None:
         """Take the sampled token and begin to compute the next mask.

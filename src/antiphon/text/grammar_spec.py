@@ -139,7 +139,7 @@ def _check_repetitions(name: str, text: str) -> None:
 def _nested_repetitions(text: str) -> int:
     """Return the largest product of a count and the counts it repeats: in its parentheses, or right before it."""
     open_groups = [1]
-    chained, end = 1, -1  # # product of the last count, and its end in the text
+    chained, end = 1, -1  # product of the last count, and its end in the text
     for found in NESTING.finditer(text):
         piece = found[0]
         if piece == "(":

@@ -24,8 +24,8 @@ OUT_OF_MEMORY = 3
 def serve(answer: Callable[[bytes], bytes], max_bytes: int) -> None:
     """Answer requests from the standard input on the standard output until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # # other output must not mix with the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # # Ctrl-C at a terminal is for the parent process
+    os.dup2(2, 1)  # other output must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the parent process
     _limit_resources(max_bytes)
     answers.write(READY)
     answers.flush()

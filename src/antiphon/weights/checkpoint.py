@@ -1,4 +1,4 @@
-"""`Checkpoint`: what a model is built from, whatever file it came in."""
+"""`Checkpoint`: tensors and metadata from which a model is built, independent of their file format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.weights.weight import Weight, WeightPart
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor as it lies in a file. `shape` is in PyTorch's order; `data` is flat uint8, not yet read if mapped."""
+    """A tensor as stored in a file. `shape` is in PyTorch's order; `data` is flat uint8, read on access if mapped."""
 
     name: str
     type: TensorType
@@ -31,13 +31,13 @@ class StoredTensor:
 
 
 class Checkpoint:
-    """Named tensors plus the metadata a model's config is translated from.
+    """Named tensors, and the metadata that a model's config is translated from.
 
-    Models ask for tensors by their own names and the shape they need; a missing or misshaped tensor is a
-    `CheckpointError` that names it. `unused()` returns the tensors that no model read.
+    Models request tensors by their own names and the shape they need; a missing tensor or another shape raises a
+    `CheckpointError` with the name. `unused()` returns the names of tensors that no model read.
     """
 
-    #: "gguf", "hf", "llama2c", "openai-whisper": which of a model's translations applies.
+    #: "gguf", "hf", "llama2c", "openai-whisper", …: selects one of a model's translations of names and config.
     format: str
     #: GGUF's `general.architecture` or Hugging Face's `model_type`.
     architecture: str
@@ -50,7 +50,7 @@ class Checkpoint:
         self._maps: list[MappedFile] = []
 
     def tensors(self) -> Mapping[str, StoredTensor]:
-        """Every stored tensor by its name in the file."""
+        """Return all stored tensors by their name in the file."""
         return self._tensors
 
     def has(self, name: str) -> bool:
@@ -66,14 +66,14 @@ class Checkpoint:
         return tensor
 
     def weight(self, name: str, shape: tuple[int, int]) -> Weight:
-        """A matrix in its stored form, without a copy."""
+        """Return a matrix in its stored form, without a copy."""
         tensor = self.stored(name, shape)
         rows, columns = shape
         data = tensor.data.view(rows, tensor.type.row_bytes(columns))
         return Weight((WeightPart(tensor.type, rows, data),), columns)
 
     def tensor(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-        """A small tensor (norm, bias, convolution) decoded to plain floats, in memory of its own."""
+        """Return a small tensor (norm, bias, convolution) decoded to floats, in its own memory."""
         tensor = self.stored(name, shape)
         return dequantize(tensor.data, tensor.type).view(shape).to(dtype)
 

@@ -1,4 +1,4 @@
-"""Values of a model's `config.json` or metadata, checked by type, with errors that name the key."""
+"""Values of a model's `config.json` or metadata, checked by type; errors name the key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.errors import CheckpointError
 
-#: No size in a real model's config is larger; a larger one is a corrupt or hostile file.
+#: Maximum size in a config: real models have smaller sizes, and a larger one means a corrupt or hostile file.
 MAX_SIZE = 1 << 28
 
 
@@ -19,13 +19,13 @@ def checked_size(key: str, value: Any) -> int:
 
 
 def size(config: Mapping[str, Any], key: str, default: int) -> int:
-    """A size that may be missing or null."""
+    """Return a size, or the default if the key is missing or null."""
     value = config.get(key)
     return default if value is None else checked_size(key, value)
 
 
 def number(config: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    """A finite number. Without a default it must be there; null and 0 mean the default where there is one."""
+    """Return a finite number. With a default, return it for a missing key, null and 0; without one, reject these."""
     value = config.get(key)
     if default is not None and (value is None or (value == 0 and not isinstance(value, bool))):
         return default
@@ -35,7 +35,7 @@ def number(config: Mapping[str, Any], key: str, default: float | None = None) ->
 
 
 def section(config: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """The first object under these keys; an empty one if all are missing."""
+    """Return the first non-empty object under these keys, or an empty one."""
     for key in keys:
         value = config.get(key)
         if value is not None and not isinstance(value, Mapping):

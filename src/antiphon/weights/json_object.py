@@ -14,7 +14,7 @@ MAX_BYTES = 64 << 20
 
 
 def read_json(path: Path) -> Any:
-    """The value in a file; one that cannot be read or is not JSON is a `CheckpointError` that names it."""
+    """Return the value in a file, or raise `CheckpointError`, with the path, if it is unreadable or not JSON."""
     return _parse(path, _bytes(path))
 
 
@@ -23,7 +23,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dict[str, Any]:
-    """The object in `text`, which came from `path`; with `unique_keys`, a key that occurs twice is rejected."""
+    """Parse the object in `text`, read from `path`; with `unique_keys`, reject a key that occurs twice."""
     content = _parse(path, text, unique_keys)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: is a JSON {type(content).__name__}, not an object")

@@ -1,4 +1,4 @@
-"""A file mapped into memory: read-only, not copied, and not read until its pages are touched."""
+"""Read-only memory mapping of a file, whose pages are read on access."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from antiphon.regular_file import open_regular
 
 
 class MappedFile:
-    """The bytes of a non-empty file, for parsing (`buffer`) and as one flat uint8 tensor (`tensor`).
+    """The bytes of a non-empty file, for parsing (`buffer`) and as a flat uint8 tensor (`tensor`).
 
-    The tensor and every view of it keep the mapping alive. Writing to them is not allowed and would fault.
+    The tensor and every view of it keep the mapping alive. Writing to them crashes the process.
     """
 
     def __init__(self, path: Path) -> None:

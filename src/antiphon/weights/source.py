@@ -14,8 +14,8 @@ from antiphon.weights.weight import Weight
 class Source:
     """Names under a prefix, translated to the file's names on each access.
 
-    `rename` maps a model's name to the file's. `row_order` gives, for a model's name, the order in which the
-    file's rows must be taken (None: as they are); it serves files whose rotary layout is not half-split.
+    `rename` maps a model's name to the file's. `row_order` returns, for a model's name, the order in which to read the
+    file's rows, or None for the file's order; it serves files whose rotary layout is not half-split.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class Source:
         self._prefix = prefix
 
     def at(self, *names: str | int) -> Self:
-        """The same checkpoint under a longer prefix."""
+        """Return the same checkpoint under a longer prefix."""
         prefix = self._prefix + "".join(f"{name}." for name in names)
         return type(self)(self.checkpoint, self._rename, self._row_order, prefix)
 
     def full_name(self, name: str) -> str:
-        """The model's own name, prefix included."""
+        """Return the model's own name, including the prefix."""
         return self._prefix + name
 
     def has(self, name: str) -> bool:
@@ -56,7 +56,7 @@ class Source:
 
 
 class TensorNames:
-    """Model names to file names by a table of patterns in which `{}` stands for a layer's number."""
+    """A translation of model names to file names by patterns in which `{}` stands for a layer's number."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._exact = {name: target for name, target in patterns.items() if "{}" not in name}

@@ -1,4 +1,4 @@
-"""The storage types of tensors in files, with GGML's numbers for those that GGUF has."""
+"""Types of stored tensors, numbered as in GGML where GGUF has them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 class Block(NamedTuple):
-    """The smallest run of elements that is encoded together."""
+    """The elements that are encoded together: their number, and their size in bytes."""
 
     elements: int
-    size: int  # bytes
+    size: int
 
 
 class TensorType(IntEnum):
-    """How the elements of a stored tensor are encoded: GGUF's type id, which is the value, and the size of a block."""
+    """The encoding of a stored tensor's elements. A member's value is GGUF's type id, and it has a `block`."""
 
     block: Block
 
@@ -59,15 +59,15 @@ class TensorType(IntEnum):
     TQ2_0 = 35, 256, 66
     MXFP4 = 39, 32, 17
     NVFP4 = 40, 64, 36
-    F8_E4M3 = 1 << 32, 1, 1  # 8-bit floats with a scale for each row; beyond the ids that a file can have
+    F8_E4M3 = 1 << 32, 1, 1  # 8-bit floats with a scale per row; the value is beyond any id in a file
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are plain floats that PyTorch can view without decoding."""
+        """Whether the elements are floats that PyTorch can view without decoding."""
         return self in TORCH_DTYPES
 
     def row_bytes(self, columns: int) -> int:
-        """Bytes of one row of `columns` elements; `columns` must be a multiple of the block."""
+        """Return the bytes of a row of `columns` elements; `columns` must be a multiple of the block's elements."""
         elements, size = self.block
         if columns % elements:
             raise ValueError(f"{columns} columns are not a multiple of {self.name}'s block of {elements}")

@@ -1,4 +1,4 @@
-"""`Weight`: a matrix kept in the form its file had, as row-concatenated parts of possibly different types."""
+"""`Weight`: a matrix in the form of its file, as row-concatenated parts of possibly different types."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class WeightPart:
 
 @dataclass
 class Weight:
-    """A matrix [rows, columns] of row-concatenated parts; only `ops` opens it.
+    """A matrix [rows, columns] of row-concatenated parts; only `ops` reads its contents.
 
-    `packed` holds what a backend made of the parts, keyed by backend name. A backend that no longer needs
-    the parts' bytes may call `release_parts`, after which only its own packed form is left.
+    `packed` holds the forms that backends made of the parts, by backend name. A backend that no longer needs the parts'
+    bytes may call `release_parts`; only its packed form is then left.
     """
 
     parts: tuple[WeightPart, ...]
@@ -59,7 +59,7 @@ class Weight:
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Weight:
-        """A weight over a float matrix [rows, columns], without a copy when it is contiguous."""
+        """Build a weight from a float matrix [rows, columns], without a copy if it is contiguous."""
         if tensor.dim() != 2 or tensor.dtype not in TYPE_OF_DTYPE:
             raise ValueError(f"a weight needs a float matrix, not {tensor.dtype} of shape {tuple(tensor.shape)}")
         data = tensor.contiguous().view(torch.uint8)
@@ -67,7 +67,7 @@ class Weight:
 
     @classmethod
     def concatenate(cls, weights: Iterable[Weight]) -> Weight:
-        """One weight with the rows of several end to end; no bytes are copied."""
+        """Build a weight with the rows of all weights in order; no bytes are copied."""
         weights = list(weights)
         columns = {weight.columns for weight in weights}
         if len(columns) != 1:
@@ -75,12 +75,12 @@ class Weight:
         return cls(tuple(part for weight in weights for part in weight.parts), columns.pop())
 
     def take_rows(self, index: Tensor) -> Weight:
-        """A weight of the given rows in the given order, copied in their encoded form. Needs a single part."""
+        """Return a weight of the given rows in the given order, copied in their encoded form; needs a single part."""
         if len(self.parts) != 1:
             raise ValueError(f"rows can be taken from a weight of one part, not {len(self.parts)}")
         part = self.parts[0]
         return Weight((WeightPart(part.type, len(index), part.data[index].contiguous()),), self.columns)
 
     def release_parts(self) -> None:
-        """Drop the file's bytes. The shape, size and type figures stay; only packed forms can be used afterwards."""
+        """Drop the file's bytes. Shape, sizes and types stay; only packed forms can be used afterwards."""
         self.parts = ()

@@ -35,7 +35,7 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
     ) -> None:
         super().__init__(vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids)
         self._rust = RustTokenizer(_merging_model(vocabulary, merges, pre.whole_words))
-        vocabulary.forget_ids()  # # the library holds the ids too
+        vocabulary.forget_ids()  # the library holds the ids too
         self._is_composed = pre.composed
         if pre.composed:
             self._rust.normalizer = normalizers.NFC()
@@ -72,7 +72,7 @@ def _merging_model(vocabulary: Vocabulary, merges: Sequence[str], whole_words: b
         return BPE(vocabulary.ids, pairs, ignore_merges=whole_words)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # # a panic of the library is not an `Exception`
+    except BaseException as error:  # a panic of the library is not an `Exception`
         _find_bad_merge(vocabulary, merges)
         raise TokenizerError(f"the vocabulary of {len(vocabulary)} tokens cannot be used: {error}") from error
 

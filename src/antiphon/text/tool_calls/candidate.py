@@ -81,7 +81,7 @@ class Candidate:
         rest = body.feed(text)
         if self._is_streamed and not self._is_list and not self.is_started and body.name in self._tools.names:
             is_call = body.has_arguments and body.first_key in FIRST_KEYS
-            self.is_started = self._is_tagged or is_call  # # also if the object breaks later in this text
+            self.is_started = self._is_tagged or is_call  # also if the object breaks later in this text
         return rest
 
     def _is_other(self) -> bool:
@@ -99,7 +99,7 @@ class Candidate:
             pass
         body = self._body
         if self.calls and not self._is_list and body.name == self.calls[0][0]:
-            self.calls = [(body.name, body.take_arguments())]  # # as written, not re-encoded by `calls_in`
+            self.calls = [(body.name, body.take_arguments())]  # as written, not re-encoded by `calls_in`
         self.is_done, self.is_rejected = bool(self.calls), not self.calls
 
     def take_arguments(self) -> str:

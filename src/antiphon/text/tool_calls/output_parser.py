@@ -52,15 +52,15 @@ class OutputParser:
         self._mode = "reasoning" if in_reasoning else "start" if reasoning else "content"
         self._buffer = ""
         self._skip_space = in_reasoning
-        self._space = ""  # # blanks before a value, which are content unless it becomes a call
-        self._opener = ""  # # tag and fence before the current value, or ""
+        self._space = ""  # blanks before a value, which are content unless it becomes a call
+        self._opener = ""  # tag and fence before the current value, or ""
         self._candidate = Candidate(self._tools, False, False)
-        self._span: JsonSpan | None = None  # # a JSON value that is content, if inside one
-        self._in_code = False  # # between fences of code that is content
-        self._in_fence = False  # # between fences around calls
-        self._is_first = True  # # only calls and blanks so far
+        self._span: JsonSpan | None = None  # a JSON value that is content, if inside one
+        self._in_code = False  # between fences of code that is content
+        self._in_fence = False  # between fences around calls
+        self._is_first = True  # only calls and blanks so far
         self._wrapped = JsonText()
-        self._is_custom = False  # # whether the last call is of a custom tool
+        self._is_custom = False  # whether the last call is of a custom tool
         self._input: CustomInput | None = None
         self._last = ""  # the last character of content
         self.num_calls = 0
@@ -228,7 +228,7 @@ class OutputParser:
         if name in self._tools.custom:
             self._take(len(FENCE) + len(name) + 1)
             pieces += self._begin(name)
-            self._input = None  # # the block is not JSON
+            self._input = None  # the block is not JSON
             self._mode = "block"
         elif not opener.is_none:
             self._opener = self._take(opener.size)

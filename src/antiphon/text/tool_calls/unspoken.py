@@ -36,8 +36,8 @@ class UnspokenCalls:
     def __init__(self, tools: frozenset[str] = frozenset()) -> None:
         self._tools = tools
         self._buffer = ""
-        self._closer: str | None = None  # # inside a tag: the tag that ends it
-        self._in_fence = False  # # inside a fence whose JSON was removed
+        self._closer: str | None = None  # inside a tag: the tag that ends it
+        self._in_fence = False  # inside a fence whose JSON was removed
         self._follows_call = False
 
     def feed(self, text: str) -> str:
@@ -163,7 +163,7 @@ class UnspokenCalls:
             return None if not text.strip(_BRACKETS + _BLANKS) else False
         if found["end"] is None:
             if found.end() < len(text):
-                return False  # # not a key
+                return False  # not a key
             key = found["key"] or ""
             return None if any(known.startswith(key) for known in (*FIRST_KEYS, *self._tools)) else False
         return found["key"] in FIRST_KEYS or found["key"] in self._tools

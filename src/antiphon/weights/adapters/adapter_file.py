@@ -1,4 +1,4 @@
-"""`AdapterFile`: the low-rank matrices of a LoRA adapter, whatever file they came in."""
+"""`AdapterFile`: the low-rank matrices of a LoRA adapter, independent of their file format."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The largest rank that is taken; those in use are 4 to 256.
+#: Maximum rank; published adapters have 4 to 256.
 MAX_RANK = 4096
 
-#: Types of tensors that hold no weights.
+#: Tensor types that cannot hold weights.
 WHOLE_NUMBERS = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorType.I64})
 
 
 @dataclass(frozen=True)
 class LowRank:
-    """What an adapter adds to one linear layer: scale · up · down. The names are those of the file's tensors."""
+    """The update of one linear layer by an adapter, scale · up · down, and the names of its tensors in the file."""
 
     down: Weight  # [rank, inputs]
     up: Weight  # [outputs, rank]
@@ -40,12 +40,12 @@ class LowRank:
 
 @dataclass(frozen=True)
 class AdapterFile:
-    """An adapter's matrices by the name of the linear layer, in the names of the file's format."""
+    """An adapter's matrices by linear layer, named as in the file's format."""
 
     path: Path
     format: str  # "peft" or "gguf"
     layers: Mapping[str, LowRank]
-    #: GGUF's `general.architecture`; PEFT states none.
+    #: GGUF's `general.architecture`; None for PEFT, which states none.
     architecture: str | None = None
 
     @property
@@ -53,7 +53,7 @@ class AdapterFile:
         return sum(layer.down.nbytes + layer.up.nbytes for layer in self.layers.values())
 
     def digest(self) -> bytes:
-        """Equal for adapters that compute the same."""
+        """Return a digest that is equal for adapters with equal results."""
         digest = blake2b(digest_size=16)
         for name, layer in sorted(self.layers.items()):
             digest.update(f"{name}\0{layer.rank}\0{layer.scale!r}\0".encode())
@@ -65,7 +65,7 @@ class AdapterFile:
 
 
 def matrix(tensor: StoredTensor, path: Path) -> Weight:
-    """A tensor of an adapter as a weight with memory of its own: the file may be changed while it is in use."""
+    """Return a tensor of an adapter as a weight with its own memory: the file may change while the weight is in use."""
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise CheckpointError(f"{path}: tensor {tensor.name!r} has shape {list(tensor.shape)}, not that of a matrix")
     if tensor.type in WHOLE_NUMBERS:
@@ -80,7 +80,7 @@ def matrix(tensor: StoredTensor, path: Path) -> Weight:
 def low_rank(
     tensors: Mapping[str, StoredTensor], down_name: str, up_name: str, scale: Callable[[int], float], path: Path
 ) -> LowRank:
-    """The matrices of a layer, their ranks checked; `scale` gives the factor of their product by the rank."""
+    """Return the matrices of a layer, with matching ranks; `scale` returns the factor of their product for a rank."""
     down, up = matrix(tensors[down_name], path), matrix(tensors[up_name], path)
     if down.rows != up.columns:
         raise CheckpointError(
@@ -93,14 +93,14 @@ def low_rank(
 
 
 def check_finite(values: Tensor, name: str, path: Path) -> None:
-    """Reject a matrix with NaN or infinite values: it would make every answer meaningless."""
+    """Reject a matrix with NaN or infinite values, which would make every output meaningless."""
     wrong = int(values.numel() - values.isfinite().sum())
     if wrong:
         raise CheckpointError(f"{path}: tensor {name!r} has {counted(wrong, 'value')} of NaN or infinity")
 
 
 def check_complete(found: Iterable[str], other: Iterable[str], kinds: tuple[str, str], path: Path) -> None:
-    """Every layer needs both of its matrices."""
+    """Reject a layer that lacks one of its two matrices."""
     for has, lacks, kind in ((set(found), set(other), kinds[1]), (set(other), set(found), kinds[0])):
         missing = sorted(has - lacks)
         if missing:

@@ -10,12 +10,12 @@ from antiphon.weights.formats.gguf import GGUFCheckpoint
 
 DOWN, UP = ".lora_a", ".lora_b"
 ALPHA = "adapter.lora.alpha"
-#: Tensors of base models that no adapter can change here.
+#: Tensors of base models that adapters cannot change here.
 FEATURES = {"token_embd.weight": "an embedding", "output.weight": "an output layer (lm_head)"}
 
 
 def open_gguf_adapter(path: Path) -> AdapterFile:
-    """The adapter in a file. Layers are named as in GGUF, such as `blk.0.attn_q.weight`."""
+    """Read the adapter in a file. Layers are named as in GGUF, such as `blk.0.attn_q.weight`."""
     checkpoint = GGUFCheckpoint(path)
     metadata = checkpoint.metadata
     kind, adapter = metadata.get("general.type"), metadata.get("adapter.type")
@@ -41,7 +41,7 @@ def open_gguf_adapter(path: Path) -> AdapterFile:
         raise CheckpointError(f"{path} has no LoRA matrices")
 
     def scale(rank: int) -> float:
-        """As in llama.cpp, an alpha of 0 is none: the product is added as it is."""
+        """Return the scale for a rank; as in llama.cpp, an alpha of 0 means a scale of 1."""
         return float(alpha) / rank if alpha else 1.0
 
     layers = {name: low_rank(tensors, name + DOWN, name + UP, scale, path) for name in downs}

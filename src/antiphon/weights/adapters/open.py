@@ -1,4 +1,4 @@
-"""Opening a LoRA adapter by its content."""
+"""Opening of a LoRA adapter in any format."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from antiphon.weights.formats import gguf
 
 
 def adapter_weights(path: Path) -> Path:
-    """The file with the weights of the adapter at a path: a folder as PEFT saves it, or a GGUF file.
+    """Return the file with an adapter's weights: `path` itself, or a file in the PEFT folder or GGUF folder `path`.
 
-    Raises `ModelNotFoundError` where there is none.
+    Raise `ModelNotFoundError` if there is no adapter.
     """
     if path.is_dir():
         if not (path / CONFIG_NAME).exists():
@@ -30,7 +30,7 @@ def adapter_weights(path: Path) -> Path:
 
 
 def open_adapter(path: Path) -> AdapterFile:
-    """The adapter at a path; every failure is an `AntiphonError` that names the file and the cause."""
+    """Open the adapter at `path`; every failure is an `AntiphonError` that names the file and the cause."""
     weights = adapter_weights(path)
     if weights.name == WEIGHTS_NAME:
         return open_peft(weights.parent)

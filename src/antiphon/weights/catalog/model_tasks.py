@@ -1,11 +1,11 @@
-"""The tasks of models in words: which models of the catalog fit a task, and the error for one that does not."""
+"""Tasks of models in words, the catalog's models for each task, and the error for a model of another task."""
 
 from __future__ import annotations
 
 from antiphon.errors import UnsupportedError
 from antiphon.weights.catalog.catalog import catalog
 
-#: What a task is called in a sentence, by the engine's name of it.
+#: Words for a task in a sentence, by the engine's name of the task.
 TASK_NAMES = {
     "generate": "text generation",
     "embed": "embeddings",
@@ -13,7 +13,7 @@ TASK_NAMES = {
     "transcribe": "transcription",
     "synthesize": "speech",
 }
-#: The catalog's tasks that the engine serves, and the engine's names of them.
+#: The engine's task by the catalog's, for tasks that the engine serves.
 CATALOG_TASKS = {
     "chat": "generate",
     "completion": "generate",
@@ -21,7 +21,7 @@ CATALOG_TASKS = {
     "transcription": "transcribe",
     "speech": "synthesize",
 }
-#: What a model is, by its task in the catalog or in the engine.
+#: Words for a model, by its task in the catalog or in the engine.
 KINDS = {
     "chat": "a chat model",
     "completion": "a completion model",
@@ -38,12 +38,12 @@ KINDS = {
     "phonemes": "a pronunciation model",
     "phonemize": "a pronunciation model",
 }
-#: The command for a task, and the method of `Engine`.
+#: Command and `Engine` method, by the engine's task.
 CALLS = {"embed": ("embed", "embed"), "transcribe": ("transcribe", "transcribe"), "synthesize": ("speak", "speak")}
 
 
 def wrong_task(name: str, own: str, wanted: str) -> UnsupportedError:
-    """The error for a model that is for another task. `own` is the catalog's or the engine's name of its task."""
+    """Build the error for a model of another task. `own` is the catalog's or the engine's name of the model's task."""
     kind = KINDS.get(own, f"for {own}")
     call = CALLS.get(CATALOG_TASKS.get(own, own))
     if wanted == "generate" and call is not None:
@@ -53,18 +53,18 @@ def wrong_task(name: str, own: str, wanted: str) -> UnsupportedError:
 
 
 def models_for(task: str) -> list[str]:
-    """The catalog's models that fit one of the engine's tasks."""
+    """Return the names of the catalog's models for one of the engine's tasks."""
     return sorted(name for name, entry in catalog().items() if CATALOG_TASKS.get(entry.task) == task)
 
 
 def catalog_task(reference: str) -> str | None:
-    """The engine's task of a model of the catalog that it serves; None for other references."""
+    """Return the engine's task of a catalog model, or None for other references and for tasks it does not serve."""
     entry = catalog().get(reference.lower())
     return None if entry is None else CATALOG_TASKS.get(entry.task)
 
 
 def check_catalog_task(reference: str, wanted: str) -> None:
-    """Reject a model of the catalog that is for another task. Other references are not checked."""
+    """Reject a catalog model of another task. Other references are not checked."""
     entry = catalog().get(reference.lower())
     if entry is not None and CATALOG_TASKS.get(entry.task) != wanted:
         raise wrong_task(entry.name, entry.task, wanted)

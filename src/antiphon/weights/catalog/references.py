@@ -1,4 +1,4 @@
-"""References to models, checked before anything is loaded."""
+"""A check of model references before anything is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.weights.catalog.catalog import catalog, find_entry
 
 
 def check_references(references: Iterable[str]) -> None:
-    """Raise if a model does not exist. What a hub has is not asked for."""
+    """Raise `ModelNotFoundError` if a model does not exist; `hub:` references are not checked."""
     for reference in references:
         if reference.startswith("hub:") or reference.lower() in catalog() or Path(reference).expanduser().exists():
             continue

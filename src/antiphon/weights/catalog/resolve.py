@@ -1,7 +1,7 @@
-"""From a model reference to files on this machine.
+"""Resolution of a model reference to files on this machine.
 
-A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`. One of
-several models in a catalog entry is `name:file`.
+A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`.
+`name:file` selects a model of a catalog entry with several.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HUB_REFERENCE = re.compile(
 )
 HUB_FORM = "hub:owner/repository[@revision][:file]"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
-#: Files beside a single file of Whisper that its vocabulary may come from.
+#: Files beside a Whisper model file that may hold its vocabulary.
 WHISPER_FILES = ("tokenizer.json", "config.json", "gpt2.tiktoken", "multilingual.tiktoken")
 INDEX_FILE = "model.safetensors.index.json"
 FOLDER_FILES = (
@@ -49,8 +49,8 @@ class ResolvedModel:
     """A model whose files are all on this machine.
 
     `format` names the loader: "gguf", "hf" (a folder), "llama2c", "openai-whisper", "ggml-whisper",
-    "ctranslate2-whisper", "onnx" or "safetensors". `path` is the folder for "hf" and the main file otherwise.
-    `entry` is the catalog's, or None for a model that the catalog does not know.
+    "ctranslate2-whisper", "onnx" or "safetensors". `path` is the folder for "hf" and the main file otherwise. `entry`
+    is the catalog's, or None for a model outside the catalog.
     """
 
     name: str
@@ -70,10 +70,10 @@ def resolve(
     repair: bool = False,
     every_byte: bool = False,
 ) -> ResolvedModel:
-    """Find the model that `reference` names. It is downloaded if it is missing, unless `offline`.
+    """Return the model that `reference` names, downloaded if files are missing, unless `offline`.
 
-    The bytes of a downloaded model are checked before it is used (see `fetch`, which `repair` and `every_byte` are
-    for); a file or folder of the user's own is not checked.
+    The bytes of a downloaded model are verified before it is used (see `fetch` for `repair` and `every_byte`); files
+    and folders of the user are not verified.
     """
     store = store or ModelStore.default()
     hub = hub or default_hub()
@@ -114,7 +114,7 @@ def resolve(
 
 
 def sniff_format(path: Path) -> str:
-    """The format of a single model file: by its first bytes if they are known, else by its suffix."""
+    """Return the format of a model file: by its first bytes if they are known, else by its suffix."""
     try:
         with open_regular(path) as stream:
             start = stream.read(64)
@@ -196,7 +196,7 @@ def _resolve_file(path: Path) -> ResolvedModel:
 
 
 def _split_names(name: str) -> list[str]:
-    """All file names of the split GGUF that `name` belongs to; `name` alone if it is not split."""
+    """Return all file names of the split GGUF that `name` belongs to, or `name` alone if it is not split."""
     match = SPLIT_NAME.fullmatch(name)
     if match is None or int(match["count"]) > 10_000:
         return [name]
@@ -208,7 +208,7 @@ def _is_first_split(name: str) -> bool:
 
 
 def _hub_entry(reference: str, hub: Hub, offline: bool) -> tuple[ModelEntry, HubListing, str]:
-    """The model of a hub reference, the listing it comes from (the hub's, or else the cache's) and its revision."""
+    """Return the model of a hub reference, its listing (from the hub, else from the cache), and its revision."""
     match = HUB_REFERENCE.fullmatch(reference)
     if match is None:
         raise ModelNotFoundError(f"{reference!r} does not have the form {HUB_FORM}")
@@ -245,7 +245,7 @@ def _hub_entry(reference: str, hub: Hub, offline: bool) -> tuple[ModelEntry, Hub
 
 
 def _cached_listing(repository: str, revision: str, hub: Hub) -> HubListing | None:
-    """The files of a repository that the Hugging Face cache holds; None if it has no complete set of weights."""
+    """Return the files of a repository in the Hugging Face cache, or None without a complete set of weights."""
     folder = hub.cache.snapshot(repository, revision)
     if folder is None:
         return None
@@ -260,7 +260,7 @@ def _cached_listing(repository: str, revision: str, hub: Hub) -> HubListing | No
 
 
 def _choose(reference: str, listed: Mapping[str, HubFile], file: str | None) -> tuple[str, list[str]]:
-    """The format of the model that `reference` names, and the names of its files, main file first."""
+    """Return the format of the model that `reference` names, and the names of its files, main file first."""
     if file is not None:
         return FORMAT_OF_SUFFIX.get(Path(file).suffix, "gguf"), _split_names(file)
     weights = [

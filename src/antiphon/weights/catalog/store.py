@@ -1,4 +1,4 @@
-"""`ModelStore`: the folder of models on this machine, which of them are complete and unchanged, and removing one."""
+"""`ModelStore`: the folder of models on this machine, which finds incomplete or changed models and removes models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISSING = "is missing"
 
 @dataclass(frozen=True)
 class Fault:
-    """A file of a model that cannot be used, and why."""
+    """A file of a model that cannot be used, and the reason."""
 
     file: ModelFile
     path: Path
@@ -37,7 +37,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Removal:
-    """The bytes that removing a model freed, and the files it left in the Hugging Face cache, with their repository."""
+    """Result of removing a model: bytes freed, and files left in the Hugging Face cache with their repositories."""
 
     freed: int
     kept: tuple[tuple[str, Path], ...]
@@ -47,8 +47,8 @@ class Removal:
 class ModelStore:
     """A folder of models.
 
-    A file under `models/` is complete and was verified; it may be a link into the Hugging Face cache. Incomplete ones
-    are in `staging/`, and `verified/` records what the complete ones looked like when their bytes were last read.
+    A file under `models/` is complete and was verified; it may be a link into the Hugging Face cache. Incomplete files
+    are in `staging/`. `verified/` records size and times of the complete files when their bytes were last verified.
     """
 
     home: Path
@@ -58,11 +58,11 @@ class ModelStore:
         return cls(environment.home())
 
     def directory(self, name: str) -> Path:
-        """The folder of a model's verified files."""
+        """Return the folder of a model's verified files."""
         return self.home / "models" / _folder(name)
 
     def staging(self, name: str) -> Path:
-        """The folder in which a model's files are assembled; only the holder of its lock may touch it."""
+        """Return the folder where a model's files are assembled; only the holder of the model's lock may change it."""
         return self.home / "staging" / _folder(name)
 
     def verified(self, name: str) -> VerifiedFiles:
@@ -70,11 +70,12 @@ class ModelStore:
 
     @contextmanager
     def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold a model's lock between processes; the kernel releases it if this one dies.
+        """Hold a model's lock between processes; the kernel releases it if this process dies.
 
-        If another process holds it, `on_wait` is called once and entering blocks.
+        If another process holds the lock, call `on_wait` once and block.
         """
-        # Imported here: it takes as long as the rest of a command's start, and most commands lock nothing.
+        # Imported here, because the import takes as long as the rest of a command's start, and most commands lock
+        # nothing.
         from filelock import FileLock, Timeout
 
         path = self.home / "locks" / f"{_folder(name)}.lock"
@@ -95,7 +96,7 @@ class ModelStore:
         return self.directory(entry.name) / file.name
 
     def faults(self, entry: ModelEntry) -> list[Fault]:
-        """The entry's files that are missing or have the wrong size. No file is opened."""
+        """Return the entry's files that are missing or have the wrong size. No file is opened."""
         out = []
         for file in entry.files:
             path = self.path(entry, file)
@@ -110,10 +111,10 @@ class ModelStore:
     def changed(
         self, entry: ModelEntry, *, every_byte: bool = False, on_read: Callable[[ModelFile], None] | None = None
     ) -> list[Fault]:
-        """The files of a present model whose bytes are not the catalog's.
+        """Return the files of a present model whose bytes differ from the catalog's.
 
-        A file that looks as it did when it was last verified is not read, unless `every_byte` is set. `on_read`
-        is called before a file is read.
+        A file that looks as it did when it was last verified is not read, unless `every_byte` is set. `on_read` is
+        called before a file is read.
         """
         stamps = self.verified(entry.name).read()
         fresh: dict[str, Stamp] = {}
@@ -136,7 +137,7 @@ class ModelStore:
             if expected is None or digest == expected:
                 fresh[file.name] = replace(now, sha256=digest)
             else:
-                # Never fits again, so that the file is read at the next load too.
+                # No file has this time, so the next load reads the file again.
                 fresh[file.name] = replace(now, sha256=expected, mtime_ns=-1)
                 out.append(Fault(file, path, f"has changed: its sha256 is {digest[:12]}…, not {expected[:12]}…"))
         if fresh:
@@ -144,12 +145,12 @@ class ModelStore:
         return out
 
     def verify(self, entry: ModelEntry) -> None:
-        """Read every byte of a model; CheckpointError names the first file that is not what was downloaded."""
+        """Read every byte of a model; raise CheckpointError for the first file with wrong bytes."""
         for fault in self.faults(entry) or self.changed(entry, every_byte=True):
             raise CheckpointError(f"{fault}. {repair_hint(entry)}")
 
     def install(self, entry: ModelEntry, file: ModelFile, staged: Path, sha256: str) -> None:
-        """Move a verified file to its place, atomically; it is durable before it becomes visible."""
+        """Move a verified file into the model's folder atomically, after its bytes are on the disk."""
         target = self.path(entry, file)
         target.parent.mkdir(parents=True, exist_ok=True)
         with staged.open("rb") as stream:
@@ -158,7 +159,7 @@ class ModelStore:
         self.verified(entry.name).update({file.name: Stamp.of(target, sha256)})
 
     def link(self, entry: ModelEntry, file: ModelFile, cached: Path, sha256: str, *, is_ours: bool) -> None:
-        """Use a verified file of the Hugging Face cache: a link to it, or a copy where links are not supported.
+        """Link a verified file of the Hugging Face cache into the model's folder, or copy it without link support.
 
         `is_ours` says that Antiphon downloaded the file, so that `remove` may delete it.
         """
@@ -174,10 +175,9 @@ class ModelStore:
         self.verified(entry.name).update({file.name: Stamp.of(target, sha256, is_ours=is_ours)})
 
     def remove(self, name: str) -> Removal:
-        """Delete a model and whatever was staged for it; ModelNotFoundError if there is nothing.
+        """Delete a model and its staged files, or raise ModelNotFoundError if there is nothing to delete.
 
-        Of the files in the Hugging Face cache those that Antiphon downloaded are deleted, unless another model uses
-        them; those that were there before are kept.
+        In the Hugging Face cache, only files that Antiphon downloaded are deleted, unless another model uses them.
         """
         with self.lock(name):
             folders = [folder for folder in (self.directory(name), self.staging(name)) if folder.exists()]
@@ -209,7 +209,10 @@ class ModelStore:
         return Removal(freed, tuple(kept))
 
     def _is_used(self, target: Path, *, ours: bool) -> bool:
-        """Whether another model links to that file of the Hugging Face cache. It then takes over `is_ours`."""
+        """Return whether another model links to a file of the Hugging Face cache.
+
+        If the file is `ours`, its record passes to that model, which may then delete it.
+        """
         for path in (self.home / "models").glob("*/**/*"):
             if path.is_symlink() and Path(os.readlink(path)) == target:
                 folder, *rest = path.relative_to(self.home / "models").parts
@@ -221,7 +224,7 @@ class ModelStore:
         return False
 
     def record(self, entry: ModelEntry) -> None:
-        """Record a complete model that is not in the catalog, so that it can be listed and used without the hub."""
+        """Record a complete model outside the catalog, so that it can be listed and used without the hub."""
         manifest = {
             "name": entry.name,
             "format": entry.format,
@@ -241,11 +244,11 @@ class ModelStore:
         os.replace(staged, self.directory(entry.name) / MANIFEST)
 
     def recorded(self, name: str) -> ModelEntry | None:
-        """The model recorded under that name, complete or not."""
+        """Return the model recorded under that name, complete or not, or None."""
         return next((entry for entry in self.recorded_entries() if entry.name == name), None)
 
     def recorded_entries(self) -> Iterator[ModelEntry]:
-        """Every model that was recorded by `record`, complete or not."""
+        """Yield every model that `record` recorded, complete or not."""
         for path in sorted((self.home / "models").glob(f"*/{MANIFEST}")):
             entry = _read_manifest(path)
             if entry is not None:
@@ -269,7 +272,7 @@ def _read_manifest(path: Path) -> ModelEntry | None:
     try:
         manifest = json.loads(path.read_text())
         name = manifest["name"]
-        repository = name.removeprefix("hub:").partition(":")[0]  # for a manifest that names no sources
+        repository = name.removeprefix("hub:").partition(":")[0]  # for a manifest without sources
         files = tuple(
             ModelFile(
                 file["name"],

@@ -1,4 +1,4 @@
-"""Size and times of a model's files when their bytes were last verified, so that checking them at load is cheap."""
+"""Size and times of a model's files when their bytes were last verified, which make the check at load cheap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Stamp:
-    """A verified file: its sha256, and the facts that change when a file is written or replaced.
+    """A verified file: its sha256, and the properties that change when a file is written or replaced.
 
     `is_ours` says that Antiphon downloaded the file into the Hugging Face cache.
     """
@@ -24,21 +24,22 @@ class Stamp:
 
     @classmethod
     def of(cls, path: Path, sha256: str, *, is_ours: bool = False) -> Stamp:
-        """The stamp of a file as it is now; links are followed."""
+        """Return the stamp of a file in its present state; links are followed."""
         facts = path.stat()
         return cls(sha256, facts.st_size, facts.st_mtime_ns, facts.st_ino, is_ours)
 
     def fits(self, path: Path) -> bool:
-        """Whether the file looks unchanged since it was verified; its bytes are not read."""
+        """Return whether the file looks unchanged since it was verified; its bytes are not read."""
         facts = path.stat()
         return (facts.st_size, facts.st_mtime_ns, facts.st_ino) == (self.size, self.mtime_ns, self.inode)
 
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The stamps of one model's files, in a JSON file. A record that cannot be read is empty: the files are read again.
+    """A JSON file with the stamps of one model's files.
 
-    If the home folder cannot be written there is no record, and files are read at every load.
+    An unreadable record counts as empty, and a home folder that is not writable keeps no record: files are then read at
+    every load.
     """
 
     path: Path
@@ -50,7 +51,7 @@ class VerifiedFiles:
             return {}
 
     def update(self, stamps: dict[str, Stamp]) -> None:
-        """Add stamps to the record, and replace those of the same name."""
+        """Add stamps to the record, and replace those with the same file name."""
         merged = {**self.read(), **stamps}
         staged = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         with contextlib.suppress(OSError):

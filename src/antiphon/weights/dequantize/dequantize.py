@@ -1,4 +1,4 @@
-"""From a stored tensor's bytes to float32: a table of decoders keyed by tensor type."""
+"""Decoding of stored tensors to float32: a table of decoders by tensor type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.weights.types import TORCH_DTYPES, TensorType
 
 __all__ = ["DECODERS", "dequantize", "iq_grid"]
 
-#: uint8 [blocks, block bytes] to float32 [blocks, block elements].
+#: A function from uint8 [blocks, block bytes] to float32 [blocks, block elements].
 Decoder = Callable[[Tensor], Tensor]
 
 DECODERS: dict[TensorType, Decoder] = {
@@ -43,7 +43,7 @@ CHUNK_ELEMENTS = 1 << 18
 
 
 def dequantize(data: Tensor, type: TensorType) -> Tensor:
-    """The elements of `data` (uint8, any shape, whole blocks) as flat float32 in memory of its own, on its device."""
+    """Return the elements of `data` (uint8, any shape, whole blocks) as a new flat float32 tensor on its device."""
     flat = data.reshape(-1)
     elements, size = type.block
     if flat.numel() % size:

@@ -1,7 +1,7 @@
-"""Decoders of GGML's IQ types, whose elements are rows of a fixed codebook, or of a non-linear 4-bit table.
+"""Decoders of GGML's IQ types, whose elements are rows of a fixed codebook, or entries of a non-linear 4-bit table.
 
-Each takes uint8 [blocks, block bytes] and gives float32 [blocks, block elements]. Codebooks, and the decoders of the
-types that have one, are those of the `gguf` package, which is imported when one is first needed.
+Each decodes uint8 [blocks, block bytes] to float32 [blocks, block elements]. Codebooks, and the decoders of types with
+one, come from the `gguf` package, which is imported on first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from antiphon.errors import UnsupportedError
 from antiphon.weights.dequantize.bits import halves, nibbles, uint16, unpack
 from antiphon.weights.types import TensorType
 
-#: What the sixteen codes of IQ4_NL and IQ4_XS stand for.
+#: Values of the sixteen codes of IQ4_NL and IQ4_XS.
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 #: Types whose elements are rows of a codebook.
 WITH_CODEBOOK = (
@@ -32,7 +32,7 @@ WITH_CODEBOOK = (
 
 @cache
 def iq_grid(type: TensorType) -> Tensor:
-    """The codebook of an IQ type, int8 [entries, 8] (IQ3 types: [entries, 4]). Callers must not write to it."""
+    """Return the codebook of an IQ type, int8 [entries, 8] (IQ3 types: [entries, 4]). Callers must not write to it."""
     holder = getattr(_quants(type), type.name, None)
     if holder is None or getattr(holder, "grid_hex", None) is None:
         raise UnsupportedError(f"{type.name} has no codebook")
@@ -41,7 +41,7 @@ def iq_grid(type: TensorType) -> Tensor:
 
 
 def by_codebook(type: TensorType, blocks: Tensor) -> Tensor:
-    """The elements of a type with a codebook."""
+    """Decode blocks of a type with a codebook."""
     values = _quants(type).dequantize(blocks.cpu().numpy(), int(type))
     return torch.from_numpy(values).to(blocks.device)
 
@@ -55,12 +55,15 @@ def _quants(type: TensorType) -> Any:
 
 
 def iq4_nl(blocks: Tensor) -> Tensor:
-    """scale f16, 16 bytes of nibbles into a fixed table."""
+    """Decode blocks of scale f16, 16 bytes of nibbles into a fixed table."""
     return halves(blocks[:, :2]) * _iq4_values(nibbles(blocks[:, 2:], 16))
 
 
 def iq4_xs(blocks: Tensor) -> Tensor:
-    """scale f16, 16 high scale bits, 4 bytes of low scale nibbles, 128 bytes of nibbles; sub-blocks of 32."""
+    """Decode blocks of scale f16, 16 high scale bits, 4 bytes of low scale nibbles, 128 bytes of nibbles.
+
+    Sub-blocks have 32 elements.
+    """
     count = blocks.shape[0]
     low = unpack(blocks[:, 4:8].unsqueeze(-1), (0, 4), 0x0F).reshape(count, 8)
     high = uint16(blocks[:, 2:4]) >> torch.arange(0, 16, 2, device=blocks.device) & 3

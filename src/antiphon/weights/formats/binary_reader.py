@@ -1,6 +1,6 @@
-"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked.
+"""`BinaryReader`: checked, sequential reads of little-endian numbers and strings from a mapped file.
 
-Hand-written: a number that does not fit an untrusted file is rejected with the file and the position.
+Hand-written: numbers that do not fit an untrusted file must be rejected with the file and the position.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 
-#: Types of tensors by GGUF's number.
+#: Tensor types by GGUF's number.
 TYPES = {int(type): type for type in TensorType}
 
 
 class BinaryReader:
-    """A position in a file. Reading past the end is a `CheckpointError` with the offset and the sizes."""
+    """A read position in a file. Reading past the end raises a `CheckpointError` with the offset and the sizes."""
 
     def __init__(self, mapped: MappedFile) -> None:
         self.path = mapped.path
@@ -36,7 +36,7 @@ class BinaryReader:
         raise CheckpointError(f"{self.path}: {what}")
 
     def skip(self, count: int, what: str) -> int:
-        """Skip the next `count` bytes; returns their offset."""
+        """Skip the next `count` bytes and return their offset."""
         start = self.position
         if count < 0 or count > self.left:
             self.reject(f"{what} needs {count} bytes at offset {start}, the file ends at {self.size}")
@@ -44,7 +44,7 @@ class BinaryReader:
         return start
 
     def number(self, code: str, what: str) -> int:
-        """An integer by its letter in `struct`."""
+        """Read an integer by its `struct` format character."""
         size = struct.calcsize("<" + code)
         value: int = struct.unpack_from("<" + code, self._buffer, self.skip(size, what))[0]
         return value
@@ -61,13 +61,13 @@ class BinaryReader:
             self.reject(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
 
     def tensor_type(self, number: int, name: str) -> TensorType:
-        """The type of a tensor with that name; an unknown one is an `UnsupportedError`."""
+        """Return the tensor type with this number; raise `UnsupportedError` if unknown. `name` is for the message."""
         if number not in TYPES:
             raise UnsupportedError(f"{self.path}: tensor {name!r} has the unknown type {number}")
         return TYPES[number]
 
     def tensor(self, count: int, what: str, alignment: int) -> Tensor:
-        """The next bytes as uint8: a view of the mapping, or a copy where the file does not align them."""
+        """Read bytes as a uint8 tensor: a view of the mapping, or a copy if the file does not align them."""
         start = self.skip(count, what)
         data = self._data[start : self.position]
         return data if start % alignment == 0 else data.clone()

@@ -1,6 +1,6 @@
-"""Whisper models in CTranslate2's `model.bin`, shown under Hugging Face's names: fused matrices are cut into theirs.
+"""Whisper models in CTranslate2's `model.bin`, with fused matrices split, under Hugging Face's names.
 
-Hand-written: the `ctranslate2` package gives out no tensors; an untrusted file is validated and stays mapped.
+Hand-written: the `ctranslate2` package does not expose tensors; an untrusted file is validated and stays mapped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_RANK = 4
 MAX_SIZE = 1 << 24
 MAX_VARIABLES = 1 << 16
 
-#: CTranslate2's numbers of element types.
+#: Element types by CTranslate2's number.
 TYPES = {
     0: TensorType.F32,
     1: TensorType.I8,
@@ -40,14 +40,14 @@ TYPES = {
 }
 Q8_ELEMENTS = 32
 
-#: One fused variable → the projections whose rows it holds, in order.
+#: Projections by fused variable, in the order of their rows.
 SELF_ATTENTION = {"linear_0": ("q_proj", "k_proj", "v_proj"), "linear_1": ("out_proj",)}
 CROSS_ATTENTION = {"linear_0": ("q_proj",), "linear_1": ("k_proj", "v_proj"), "linear_2": ("out_proj",)}
 FEED_FORWARD = {"linear_0": ("fc1",), "linear_1": ("fc2",)}
 
 
 def is_ctranslate2(start: bytes) -> bool:
-    """Whether these first bytes are of a CTranslate2 model: a version, then the name of a specification."""
+    """Return whether a file starts like a CTranslate2 model: a version, then the name of a specification."""
     if len(start) < 8:
         return False
     version, length = struct.unpack_from("<IH", start)
@@ -57,9 +57,9 @@ def is_ctranslate2(start: bytes) -> bool:
 class CTranslate2Checkpoint(Checkpoint):
     """A converted Whisper in float32, float16, bfloat16 or int8.
 
-    Int8 matrices have one scale a row. They become Q8_0 with the same integers and that scale in float16 for every
-    block, so that the kernels for Q8_0 compute them. `metadata` is laid out as Hugging Face's `config.json`, with the
-    lists of the folder's own `config.json` (alignment heads, suppressed tokens) added.
+    Int8 matrices have one scale per row. They become Q8_0 with the same integers and the row's scale, in float16, in
+    every block, so that the Q8_0 kernels compute them. `metadata` is laid out like Hugging Face's `config.json`, plus
+    the lists (alignment heads, suppressed tokens) of the folder's own `config.json`.
     """
 
     format = "ctranslate2-whisper"
@@ -146,7 +146,7 @@ class CTranslate2Checkpoint(Checkpoint):
 
 
 def to_q8_0(integers: Tensor, divisors: Tensor, columns: int) -> Tensor:
-    """Blocks of Q8_0 (a float16 scale and 32 signed bytes) of rows that are `integers / divisor`; flat uint8."""
+    """Return rows of `integers / divisor` as Q8_0 blocks (a float16 scale and 32 signed bytes), flat uint8."""
     rows = divisors.numel()
     blocks = torch.empty(rows, columns // Q8_ELEMENTS, 2 + Q8_ELEMENTS, dtype=torch.uint8)
     blocks[:, :, 2:] = integers.view(rows, -1, Q8_ELEMENTS)
@@ -161,7 +161,7 @@ def _count_layers(variables: Mapping[str, StoredTensor], side: str) -> int:
 
 
 def _targets(module: str) -> list[str]:
-    """The modules of Hugging Face's tree whose rows a variable of this module holds."""
+    """Return the modules of Hugging Face's tree whose rows a variable of this module contains."""
     parts = module.split("/")
     if parts[0] not in ("encoder", "decoder") or len(parts) == 1:
         return [module]

@@ -18,7 +18,7 @@ from antiphon.weights.types import TensorType
 #: 0x67676d6c, little-endian.
 MAGIC = b"lmgg"
 
-#: The header's sizes in their order, under the names that OpenAI's `dims` have.
+#: Names of the header's sizes in their order, as in OpenAI's `dims`.
 DIMENSIONS = (
     "n_vocab",
     "n_audio_ctx",
@@ -39,10 +39,10 @@ MEL_BANDS = (80, 128)
 
 
 class GgmlWhisperCheckpoint(Checkpoint):
-    """The tensors of one file, as floats or in ggml's blocks.
+    """The tensors of a file, as floats or in ggml's blocks.
 
-    `metadata` has OpenAI's dimensions, and under `tokens` the vocabulary's byte strings by id; special tokens, which
-    the file does not spell, follow from the vocabulary's size.
+    `metadata` has OpenAI's dimensions, and under `tokens` the vocabulary's byte strings by id. The file does not spell
+    special tokens; they follow from the vocabulary's size.
     """
 
     format = "ggml-whisper"
@@ -69,7 +69,7 @@ class GgmlWhisperCheckpoint(Checkpoint):
 
 def _dimensions(reader: BinaryReader) -> dict[str, int]:
     dims = {name: reader.number("i", name) for name in DIMENSIONS}
-    reader.number("i", "the file type")  # each tensor has its own
+    reader.number("i", "the file type")  # each tensor states its own type
     for name, value in dims.items():
         if not 0 < value <= MAX_SIZE:
             reader.reject(f"{name} is {value}, not a size between 1 and {MAX_SIZE}: not a Whisper model")
@@ -79,7 +79,7 @@ def _dimensions(reader: BinaryReader) -> dict[str, int]:
 
 
 def _skip_filters(reader: BinaryReader) -> None:
-    """The mel filters are the standard ones and are computed, so only their size is checked."""
+    """Check the size of the mel filters and skip them: they are the standard ones, which are computed."""
     bands, bins = reader.number("i", "the number of mel bands"), reader.number("i", "the number of bins")
     if not 0 < bands <= MAX_SIZE or not 0 < bins <= MAX_SIZE:
         reader.reject(f"has mel filters of {bands} bands and {bins} bins")
@@ -120,5 +120,5 @@ def _tensor(reader: BinaryReader) -> StoredTensor:
     count = prod(shape) // type.block.elements * type.block.size
     data = reader.tensor(count, f"tensor {name!r} ({type.name} {list(shape)})", 4 if type is TensorType.F32 else 2)
     if len(shape) == 2 and shape[1] == 1:
-        shape = shape[:1]  # biases of convolutions stand as columns
+        shape = shape[:1]  # biases of convolutions are stored as columns
     return StoredTensor(name, type, shape, data)

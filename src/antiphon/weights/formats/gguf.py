@@ -1,6 +1,6 @@
-"""GGUF files: one reader, memory-mapped, that checks every number in the header before it uses it.
+"""GGUF files, memory-mapped; every number in the header is validated before use.
 
-Hand-written: untrusted headers must be validated in full, which the `gguf` package does not, and tensors stay mapped.
+Hand-written: the `gguf` package does not validate untrusted headers in full, and tensors must stay mapped.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MAX_ALIGNMENT = 1 << 20
 MAX_DIMENSIONS = 4
 MAX_NAME_BYTES = 65_535
 MAX_ARRAY_DEPTH = 4
-#: Elements of all arrays of a file together. The largest vocabularies in use need about a million.
+#: Maximum elements of all arrays of a file together. The largest published vocabularies need about a million.
 MAX_ARRAY_ELEMENTS = 1 << 23
 
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
-#: GGUF's numbers of the types of metadata values.
+#: GGUF's type numbers of metadata values.
 STRING, ARRAY = 8, 9
 SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
@@ -50,7 +50,7 @@ SCALARS: dict[int, np.dtype[Any]] = {
     12: np.dtype("<f8"),
 }
 
-#: The fewest bytes that a value, an array element, a key-value pair and a tensor's entry can take.
+#: Minimum bytes of a string, an array, a key-value pair and a tensor's entry.
 STRING_BYTES = 8
 ARRAY_BYTES = 12
 PAIR_BYTES = 8 + 4 + 1
@@ -58,7 +58,7 @@ ENTRY_BYTES = 8 + 4 + 4 + 8
 
 
 class GGUFCheckpoint(Checkpoint):
-    """A model in GGUF, in one file or in the parts of a split one, of which any may be given."""
+    """A model in GGUF, in one file or split into parts; `path` may be any of the parts."""
 
     format = "gguf"
 
@@ -84,7 +84,7 @@ class GGUFCheckpoint(Checkpoint):
 
 
 def _open_parts(path: Path) -> list[GGUFFile]:
-    """All parts in order, given any; a file that is not split is the only part."""
+    """Open all parts, in order, of the file that any part belongs to; a file that is not split is the only part."""
     given = GGUFFile(path)
     count = given.metadata.get("split.count", 1)
     if not isinstance(count, int) or count <= 1:
@@ -110,7 +110,7 @@ def _open_parts(path: Path) -> list[GGUFFile]:
 
 
 class GGUFFile(BinaryReader):
-    """One GGUF file, versions 2 and 3, little-endian. Anything wrong with its header is an error with the offset.
+    """A GGUF file, versions 2 and 3, little-endian. A fault in its header raises an error with the offset.
 
     `metadata` has plain Python values: arrays are lists. Every tensor lies inside the file and overlaps no other; its
     bytes are a view of the mapping.
@@ -196,7 +196,7 @@ class GGUFFile(BinaryReader):
         return [self._array(key, depth + 1) for _ in range(count)]
 
     def _strings(self, key: str, count: int) -> list[str]:
-        """The same as `_string` `count` times, but in one tight loop: a vocabulary has hundreds of thousands."""
+        """Read `count` strings in one tight loop, since vocabularies have hundreds of thousands."""
         buffer, size, position = self._buffer, self.size, self.position
         length_at = struct.Struct("<Q").unpack_from
         strings: list[str] = []
@@ -221,7 +221,7 @@ class GGUFFile(BinaryReader):
         return alignment
 
     def _description(self) -> tuple[str, TensorType, tuple[int, ...], int]:
-        """Name, type, shape and offset in the data section of the next tensor."""
+        """Read the name, type, shape and offset in the data section of the next tensor."""
         name = self._string("a tensor's name", MAX_NAME_BYTES)
         num_dimensions = self.number("I", f"the rank of tensor {name!r}")
         if num_dimensions > MAX_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""llama2.c checkpoints of the first version: seven numbers and then float32 arrays in a fixed order.
+"""llama2.c checkpoints of version 0: seven numbers, then float32 arrays in a fixed order.
 
 Hand-written: no package reads this format; an untrusted file is validated and its arrays stay mapped.
 """
@@ -17,16 +17,16 @@ from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 
 HEADER = struct.Struct("<7i")
-#: The first word of later versions, "ak42"; the version follows it.
+#: First word of later versions, "ak42", before the version.
 LATER_MAGIC = 0x616B3432
 FLOAT_BYTES = 4
-#: Headers with a larger number are rejected.
+#: Maximum of each number in the header.
 MAX_SIZE = 1 << 24
 
 
 @dataclass(frozen=True)
 class Llama2cHeader:
-    """The seven numbers, with the sign of the vocabulary (negative: the output matrix is stored) as `tied`."""
+    """The header's seven numbers; the sign of the vocabulary (negative: the output matrix is stored) becomes `tied`."""
 
     hidden_size: int
     intermediate_size: int
@@ -39,7 +39,7 @@ class Llama2cHeader:
 
     @classmethod
     def parse(cls, start: bytes) -> Llama2cHeader | None:
-        """The header in a file's first bytes, or None if they are not a plausible one."""
+        """Return the header in a file's first bytes, or None if they are not a plausible header."""
         if len(start) < HEADER.size:
             return None
         hidden, intermediate, layers, heads, kv_heads, vocab, context = HEADER.unpack_from(start)
@@ -55,7 +55,7 @@ class Llama2cHeader:
         return self.hidden_size // self.num_heads
 
     def arrays(self) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-        """(name, shape, whether it is one array per layer) in the file's order. An empty name is not exposed."""
+        """Yield (name, shape, whether there is one array per layer) in the file's order; "" names an unused array."""
         hidden, kv_hidden = self.hidden_size, self.num_kv_heads * self.head_size
         yield "model.embed_tokens.weight", (self.vocab_size, hidden), False
         yield "input_layernorm.weight", (hidden,), True
@@ -68,12 +68,12 @@ class Llama2cHeader:
         yield "mlp.down_proj.weight", (hidden, self.intermediate_size), True
         yield "mlp.up_proj.weight", (self.intermediate_size, hidden), True
         yield "model.norm.weight", (hidden,), False
-        yield "", (self.context, self.head_size), False  # the cosines and sines of the rotary embedding
+        yield "", (self.context, self.head_size), False  # cosines and sines of the rotary embedding
         if not self.tied:
             yield "lm_head.weight", (self.vocab_size, hidden), False
 
     def file_size(self) -> int:
-        """The size of a file with this header."""
+        """Return the expected size in bytes of a file with this header."""
         floats = sum(
             (self.num_layers if per_layer else 1) * shape[0] * (shape[1] if len(shape) > 1 else 1)
             for _, shape, per_layer in self.arrays()
@@ -81,7 +81,7 @@ class Llama2cHeader:
         return HEADER.size + floats * FLOAT_BYTES
 
     def config(self) -> dict[str, Any]:
-        """The same as a Hugging Face llama config."""
+        """Return the header as a Hugging Face llama config."""
         return {
             "model_type": "llama",
             "hidden_size": self.hidden_size,

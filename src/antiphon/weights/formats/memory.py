@@ -1,4 +1,4 @@
-"""Checkpoints over PyTorch tensors in memory."""
+"""Checkpoints of PyTorch tensors in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORABLE: dict[torch.dtype, TensorType] = TYPE_OF_DTYPE | {
 
 
 class StateDictCheckpoint(Checkpoint):
-    """Tensors by name with the metadata of a config. Nothing is copied as long as a tensor is contiguous."""
+    """Tensors by name, with the metadata of a config. Contiguous tensors are not copied."""
 
     def __init__(
         self, state_dict: Mapping[str, Tensor], architecture: str, metadata: Mapping[str, Any], format: str = "hf"

@@ -1,9 +1,9 @@
 """ONNX files as checkpoints: initializers under the names of the modules they belong to.
 
-Exporters fold and transpose weights and name the results `onnx::MatMul_6547` and the like. The module that a weight
-belongs to is found from the graph: from the bias beside it, or from the path of the node that reads it.
+Exporters fold and transpose weights and name the results `onnx::MatMul_6547` and the like. The graph tells the module
+of a weight: by the bias beside it, or by the path of the node that reads it.
 
-Hand-written, as its graph is, to validate untrusted files and to read a tensor only when it is needed.
+Hand-written, like its graph, to validate untrusted files and to read tensors only when needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from antiphon.weights.weight import Weight, WeightPart
 CONFIG_NAME = "config.json"
 VOCABULARY_NAME = "vocab.json"
 
-#: Inputs and outputs of a graph → the architecture that it is an export of.
+#: Architectures by the inputs and outputs of their exported graphs.
 SIGNATURES = {
     (frozenset({"input_ids", "style", "speed"}), frozenset({"waveform"})): "kokoro",
     (frozenset({"ids", "speed"}), frozenset({"lh", "theta", "ln", "lr", "phi", "f0"})): "hibari",
@@ -50,20 +50,20 @@ SIGNATURES = {
 
 STORED_TYPES = {FLOAT: TensorType.F32, FLOAT16: TensorType.F16, BFLOAT16: TensorType.BF16}
 
-#: Operators that hold a module's weight, with which input it is.
+#: Operators that apply a module's weight, and the index of the input with the weight.
 PRODUCTS = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1}
-#: What may stand between a product and the addition of its bias.
+#: Operators between a product and the addition of its bias.
 SCALINGS = ("Cast", "Mul", "QuantizeLinear", "DequantizeLinear")
-#: What exporters add to a weight's name for its decoded form.
+#: Suffix that exporters add to a weight's name for its dequantised form.
 DECODED = "_DequantizeLinear_Output"
 BIAS = re.compile(r"(?P<stem>.+)(?P<joint>[._])bias")
 
 
 @dataclass(frozen=True)
 class ModuleTensor:
-    """A weight as the graph has it: whether it is stored transposed, and what its integers stand for.
+    """A weight in the graph, whether it is stored transposed, and how to dequantise it.
 
-    Scales and zero points are one number each, or one for every index of the initializer's `axis`.
+    Scales and zero points are a single number, or one per index of the initializer's `axis`.
     """
 
     initializer: Initializer
@@ -74,10 +74,10 @@ class ModuleTensor:
 
 
 class OnnxCheckpoint(Checkpoint):
-    """The weights of an exported model. Every product's weight is a matrix [outputs, inputs], as modules have it.
+    """The weights of an exported model. The weight of a matrix product is [outputs, inputs], as in modules.
 
-    Quantised weights are decoded with their scales and zero points. LSTM weights are under `<module>.input`,
-    `.hidden` and `.bias` in ONNX's own layout. Constants of the graph that are no module's weight are left out.
+    Quantised weights are decoded with their scales and zero points. LSTM weights are under `<module>.input`, `.hidden`
+    and `.bias` in ONNX's own layout. Constants of the graph that are not weights are left out.
     """
 
     format = "onnx"
@@ -97,7 +97,7 @@ class OnnxCheckpoint(Checkpoint):
         self.metadata = _metadata(path)
 
     def weight(self, name: str, shape: tuple[int, int]) -> Weight:
-        """A matrix in its stored form; one whose bytes do not lie on a boundary of its type is copied to one."""
+        """Return a matrix in its stored form, copied if its bytes are not aligned to its type."""
         weight = super().weight(name, shape)
         part = weight.parts[0]
         if part.data.data_ptr() % part.type.block.size:
@@ -122,14 +122,14 @@ class OnnxCheckpoint(Checkpoint):
         return StoredTensor(name, type_, tuple(values.shape), values.view(-1).view(torch.uint8))
 
     def _along(self, module: ModuleTensor, numbers: Initializer) -> Tensor:
-        """Scales or zero points in a shape that broadcasts to the weight's."""
+        """Return scales or zero points in a shape that broadcasts to the weight's."""
         shape = [1] * len(module.initializer.shape)
         if numbers.num_elements > 1:
             shape[module.axis] = -1
         return self._values(numbers).float().view(shape)
 
     def _values(self, initializer: Initializer) -> Tensor:
-        """The elements in memory of their own."""
+        """Return a copy of the elements."""
         if initializer.values is not None:
             return torch.from_numpy(initializer.values.copy()).view(initializer.shape)
         if initializer.span is None:
@@ -142,7 +142,7 @@ class OnnxCheckpoint(Checkpoint):
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    """The file's own config (`name.json`), the folder's, or the table of symbols where that is all there is."""
+    """Return the file's own config (`name.json`), else the folder's, else the symbol table, else an empty object."""
     for config in (path.with_suffix(".json"), path.parent / CONFIG_NAME):
         if config.exists():
             return read_json_object(config)
@@ -151,7 +151,7 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def is_onnx(start: bytes) -> bool:
-    """Whether a file begins like a model: a small version number, then the producer's name, an opset or a graph."""
+    """Return whether a file starts like a model: a small version number, then a known field of the model."""
     return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
 
 
@@ -166,7 +166,7 @@ def _architecture(graph: Graph) -> str:
 
 
 def module_tensors(graph: Graph) -> dict[str, ModuleTensor]:
-    """The weights of a graph under their modules' names."""
+    """Return the weights of a graph under their modules' names."""
     consumers: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for name in node.inputs:
@@ -207,7 +207,7 @@ def module_tensors(graph: Graph) -> dict[str, ModuleTensor]:
 
 
 def _decoded(graph: Graph) -> dict[str, ModuleTensor]:
-    """Quantised constants by the name of their decoded form."""
+    """Return quantised constants by the name of their dequantised form."""
     out: dict[str, ModuleTensor] = {}
     for node in graph.nodes:
         constants = [graph.initializers.get(name) for name in node.inputs]
@@ -223,7 +223,7 @@ def _decoded(graph: Graph) -> dict[str, ModuleTensor]:
 
 
 def _plain(node: Node, weight: Initializer | None, graph: Graph) -> ModuleTensor | None:
-    """A product's own initializer, with the single scale that an 8-bit one has beside it."""
+    """Return a product's own initializer, with the single scale beside it if it is 8-bit; None if it has none."""
     if weight is None or weight.data_type not in (INT8, UINT8):
         return None if weight is None else ModuleTensor(weight)
     stem = weight.name.removesuffix("_quantized")
@@ -244,14 +244,14 @@ def _is_module_name(name: str) -> bool:
 
 
 def _path(node: Node) -> str:
-    """`/encoder/lstm/LSTM` → `encoder.lstm`."""
+    """Return the module path of a node: `encoder.lstm` for `/encoder/lstm/LSTM`."""
     return ".".join(node.name.split("/")[1:-1]) or node.name
 
 
 def _product_name(
     node: Node, graph: Graph, decoded: Mapping[str, ModuleTensor], consumers: Mapping[str, list[Node]]
 ) -> str:
-    """The name that the weight of a product had: that of the bias beside it, else the path of the node."""
+    """Return the weight's name in the original module: named like the bias beside it, else by the path of the node."""
     candidates = list(node.inputs[2:3])
     last: Node | None = node
     while last is not None and last.outputs:

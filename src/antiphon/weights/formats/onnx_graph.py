@@ -1,4 +1,4 @@
-"""The graph of an ONNX file: its nodes by name, and where its constant tensors lie. Nothing is computed.
+"""The graph of an ONNX file: its nodes, and the positions of its constant tensors.
 
 Hand-written: the `onnx` package loads a file whole; here an untrusted one is validated and its tensors stay mapped.
 """
@@ -22,7 +22,7 @@ MAX_NAME_BYTES = 4096
 MAX_DIMENSIONS = 8
 MAX_LISTED_NUMBERS = 1 << 20
 
-#: ONNX's data types.
+#: ONNX's data type numbers.
 FLOAT, UINT8, INT8, INT32, INT64, FLOAT16, DOUBLE, BFLOAT16 = 1, 2, 3, 6, 7, 10, 11, 16
 DTYPES: dict[int, np.dtype[Any]] = {
     FLOAT: np.dtype("<f4"),
@@ -42,12 +42,12 @@ class Node:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    integers: Mapping[str, int]  # attributes
+    integers: Mapping[str, int]  # attributes by name
 
 
 @dataclass(frozen=True, slots=True)
 class Initializer:
-    """A constant tensor: its raw bytes are at `span` in the file, or else its elements are listed in `values`."""
+    """A constant tensor: its raw bytes are at `span` in the file, or else its elements are in `values`."""
 
     name: str
     data_type: int
@@ -62,8 +62,6 @@ class Initializer:
 
 @dataclass
 class Graph:
-    """The parts of a file that loading weights needs."""
-
     nodes: list[Node] = field(default_factory=list)
     initializers: dict[str, Initializer] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
@@ -71,7 +69,7 @@ class Graph:
 
 
 def read_graph(model: ProtobufMessage) -> Graph:
-    """The graph of a ModelProto. Sizes are checked; weights stay where they lie."""
+    """Return the graph of a ModelProto. Sizes are checked; weights stay in the file."""
     graph: Graph | None = None
     version = 0
     for entry in model.fields():
@@ -159,7 +157,7 @@ def _initializer(message: ProtobufMessage) -> Initializer:
     dtype = DTYPES.get(data_type)
     if len(shape) > MAX_DIMENSIONS or any(not 0 <= size < 1 << 40 for size in shape):
         raise CheckpointError(f"initializer {name!r} has shape {shape[: MAX_DIMENSIONS + 1]}")
-    if dtype is None:  # strings, booleans and the like: no module's weight
+    if dtype is None:  # strings, booleans and the like are never weights
         return Initializer(name, data_type, tuple(shape), None, None)
     count = prod(shape)
     if span is not None:
@@ -171,7 +169,7 @@ def _initializer(message: ProtobufMessage) -> Initializer:
     values = np.concatenate(listed) if listed else np.zeros(0, dtype)
     if len(values) != count:
         raise CheckpointError(f"initializer {name!r} lists {len(values)} values; shape {shape} needs {count}")
-    if data_type == FLOAT16:  # listed as their bits
+    if data_type == FLOAT16:  # listed as bit patterns
         return Initializer(name, data_type, tuple(shape), None, values.astype("<u2").view("<f2"))
     return Initializer(name, data_type, tuple(shape), None, values.astype(dtype))
 

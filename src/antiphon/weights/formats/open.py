@@ -1,4 +1,4 @@
-"""Opening a checkpoint by its content, whatever the file's name."""
+"""Opening of a checkpoint by its content, independent of the file's name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.weights.formats.whisper_pt import WhisperPtCheckpoint
 LFS_POINTER = b"version https://git-lfs"
 PICKLE_MAGIC = b"\x80"
 
-#: Known beginnings of files that cannot be read, with what they are, for the error message.
+#: Descriptions of unsupported files by their first bytes, for the error message.
 FOREIGN = {
     b"tjgg": "a GGJT file of the time before GGUF",
     b"FUGG": "a big-endian GGUF file",
@@ -31,7 +31,7 @@ FOREIGN = {
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a file, or in a folder with `config.json` and safetensors."""
+    """Open the checkpoint in a file, or in a folder with `config.json` and safetensors."""
     if path.is_dir():
         if not (path / safetensors.CONFIG_NAME).exists():
             raise CheckpointError(f"{path} is a folder without {safetensors.CONFIG_NAME}")

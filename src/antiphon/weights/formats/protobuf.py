@@ -1,4 +1,4 @@
-"""The wire format of Protocol Buffers, read only: every length is checked before it is used.
+"""The wire format of Protocol Buffers, read only, with every length checked before use.
 
 Hand-written: generated parsers copy every field; these are checked views of an untrusted file.
 """
@@ -19,12 +19,12 @@ MAX_VARINT_BYTES = 10
 
 
 class ProtobufError(ValueError):
-    """Bytes that are not a Protocol Buffers message, with the offset."""
+    """Bytes that are not a Protocol Buffers message; the message has the offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message: a number for the scalar wire types, else a span of the buffer."""
+    """A field of a message: `value` for the scalar wire types, else the span `start` to `end` of the buffer."""
 
     number: int
     wire_type: int
@@ -44,7 +44,7 @@ class ProtobufMessage:
         self.end = len(buffer) if end is None else end
 
     def fields(self) -> Iterator[Field]:
-        """Every field in order. Raises `ProtobufError` at the first that does not fit."""
+        """Yield every field in order; raise `ProtobufError` at the first malformed one."""
         at = self.start
         while at < self.end:
             begun = at
@@ -88,7 +88,7 @@ class ProtobufMessage:
         return ProtobufMessage(self.buffer, field.start, field.end)
 
     def text(self, field: Field, limit: int) -> str:
-        """A string of at most `limit` bytes."""
+        """Read a string of at most `limit` bytes."""
         if field.wire_type != LENGTH or field.end - field.start > limit:
             raise ProtobufError(f"field {field.number} before byte {field.end} is no string of at most {limit} bytes")
         try:
@@ -97,7 +97,7 @@ class ProtobufMessage:
             raise ProtobufError(f"field {field.number} before byte {field.end} is not UTF-8") from error
 
     def integers(self, field: Field, limit: int) -> list[int]:
-        """The signed 64-bit numbers of a repeated field, packed or single."""
+        """Read the signed 64-bit numbers of a repeated field, packed or single; at most `limit`."""
         if field.wire_type == VARINT:
             return [_signed(field.value)]
         if field.wire_type != LENGTH or field.end - field.start > limit * MAX_VARINT_BYTES:
@@ -111,14 +111,14 @@ class ProtobufMessage:
         return values
 
     def array(self, field: Field, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The fixed-size numbers of a repeated field, packed or single, copied."""
+        """Read the fixed-size numbers of a repeated field, packed or single, into a new array."""
         if field.wire_type == VARINT or (field.end - field.start) % dtype.itemsize:
             raise ProtobufError(f"field {field.number} before byte {field.end} is no array of {dtype}")
         return np.frombuffer(bytes(self.buffer[field.start : field.end]), dtype)
 
     @staticmethod
     def number(field: Field) -> float:
-        """A single-precision number."""
+        """Read a single-precision number."""
         if field.wire_type != FIXED32:
             raise ProtobufError(f"field {field.number} before byte {field.end} is no single-precision number")
         value: float = struct.unpack("<f", field.value.to_bytes(4, "little"))[0]

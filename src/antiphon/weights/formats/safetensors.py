@@ -1,4 +1,4 @@
-"""safetensors: folders as Hugging Face lays them out, one file or shards with an index, memory-mapped.
+"""safetensors folders in Hugging Face's layout, memory-mapped: one file, or shards with an index.
 
 Hand-written: an untrusted header is validated in full, and aligned tensors are views of the mapping.
 """
@@ -24,7 +24,7 @@ GENERATION_NAME = "generation_config.json"
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 
-#: The format's own limit.
+#: Limit of the format itself.
 MAX_HEADER_BYTES = 100_000_000
 MAX_DIMENSIONS = 16
 
@@ -32,9 +32,9 @@ TYPES = {name: TensorType[name] for name in ("F64", "F32", "F16", "BF16", "I64",
 
 
 class SafetensorsFile:
-    """One file. `tensors` has those of a readable type; `unreadable` names the others with their type.
+    """A safetensors file: `tensors` of readable types, and the names and types of `unreadable` ones.
 
-    Every tensor lies inside the file and overlaps no other; its bytes are a view of the mapping unless the file
+    Every tensor lies inside the file and overlaps no other. Its bytes are a view of the mapping, or a copy if the file
     does not align them to the size of their elements.
     """
 
@@ -71,7 +71,7 @@ class SafetensorsFile:
         raise CheckpointError(f"{self.path}: {what}")
 
     def _entry(self, name: str, entry: Any, num_bytes: int) -> tuple[str, tuple[int, ...], int, int]:
-        """The type's name, the shape, and the span in the data, each checked separately."""
+        """Return the type's name, the shape, and the span in the data, each checked separately."""
         if not isinstance(entry, dict):
             self._reject(f"tensor {name!r} is described by a {type(entry).__name__}")
         dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
@@ -88,9 +88,8 @@ class SafetensorsFile:
 class SafetensorsCheckpoint(Checkpoint):
     """A folder with `config.json` and its weights, in one file or in shards named by an index.
 
-    A tensor of a type that cannot be read is rejected only when it is requested: checkpoints carry buffers, such as
-    boolean masks, that no model needs. Where the folder is a sentence-transformers model, its pooling is in the
-    metadata under `sentence`.
+    A tensor of an unreadable type is rejected only when it is requested: checkpoints contain buffers, such as boolean
+    masks, that no model needs. For a sentence-transformers folder, the metadata has its pooling under `sentence`.
     """
 
     format = "hf"
@@ -148,7 +147,7 @@ def _open_shards(folder: Path) -> list[SafetensorsFile]:
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
-    """A JSON list of sizes as a tuple, or None where it is something else."""
+    """Return a JSON list of sizes as a tuple, or None for any other value."""
     if not isinstance(value, list) or len(value) > MAX_DIMENSIONS:
         return None
     return tuple(value) if all(type(size) is int and 0 <= size < 1 << 63 for size in value) else None

@@ -1,4 +1,4 @@
-"""What sentence-transformers puts beside a checkpoint: how token states become one vector per text."""
+"""Files of sentence-transformers beside a checkpoint: how token states become one vector per text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.weights.json_object import read_json, read_json_object
 MODULES_NAME = "modules.json"
 SUPPORTED_MODES = ("cls", "mean")
 
-#: The switches of older files; a newer one has `pooling_mode` with a name or a list of names.
+#: Pooling modes by their switch in older files; newer ones have `pooling_mode` with a name or a list of names.
 SWITCHES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -24,9 +24,9 @@ SWITCHES = {
 
 
 def sentence_head(folder: Path) -> dict[str, bool] | None:
-    """`pooling_mode_cls_token` (else the mean is taken) and `normalize`; None for a folder without such modules.
+    """Return `pooling_mode_cls_token` (False: mean pooling) and `normalize`, or None for a folder without modules.
 
-    Modules or pooling modes that these two do not describe raise `UnsupportedError`.
+    Raise `UnsupportedError` for other modules or pooling modes.
     """
     path = folder / MODULES_NAME
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Silero VAD's safetensors: one file without a config, recognised by the names of its tensors."""
+"""Silero VAD's safetensors file without a config, recognised by the names of its tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARKS = frozenset({"stft_conv.weight", "lstm_cell.weight_hh", "final_conv.weight
 
 
 class SileroCheckpoint(Checkpoint):
-    """The tensors of one Silero VAD. Its sizes, and so its sample rate, are read from their shapes."""
+    """The tensors of a Silero VAD. Sizes and sample rate follow from the tensors' shapes."""
 
     format = "silero"
     architecture = ARCHITECTURE
@@ -24,6 +24,6 @@ class SileroCheckpoint(Checkpoint):
 
 
 def open_silero(path: Path) -> SileroCheckpoint | None:
-    """The checkpoint in a safetensors file, or None if it is another model's."""
+    """Return the checkpoint in a safetensors file, or None if the file is another model's."""
     file = SafetensorsFile(path)
     return SileroCheckpoint(file) if set(file.tensors) >= MARKS else None

@@ -42,7 +42,7 @@ def _load(path: Path) -> dict[Any, Any]:
             mappable = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
             file.seek(0)
             warnings.simplefilter("ignore")
-            # Mapping takes a path: that of the descriptor, whose file is known to be regular.
+            # Mapping takes a path: the descriptor's, since its file was checked to be regular.
             source: Any = f"/dev/fd/{file.fileno()}" if mappable else file
             content = torch.load(source, map_location="cpu", weights_only=True, mmap=mappable)
     except OSError as error:
