@@ -1,1 +1,1 @@
-"""The web page at `/`: its files, the policy that it is served with, and the server's status as it shows it."""
+"""The web page at `/`: its files, its content security policy, and the server's status for it."""

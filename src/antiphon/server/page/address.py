@@ -1,19 +1,19 @@
-"""`PageAddress`: where a browser finds the web page of a server, with or without an admin key for it."""
+"""`PageAddress`: addresses of a server's web page, with and without an admin key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Where a browser on this machine reaches a server that listens on all interfaces.
+#: Local address by which a browser reaches a server that listens on all interfaces.
 EVERY_INTERFACE = {"://0.0.0.0:": "://127.0.0.1:", "://[::]:": "://[::1]:"}
 
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Keys and tickets are in the fragment, which browsers do not send and the page removes.
+    """Addresses of the page. Keys and tickets are in the fragment, which browsers do not send and the page removes.
 
-    `opened` is for the command line of a browser, which other users can read: its ticket is valid once and for a short
-    time. `printed` has the key itself, for the user's own terminal. Both are `plain` for a server without a token.
+    `opened` is for the command line of a browser, which other users can read: its ticket is valid once, for a short
+    time. `printed` has the key itself, for the user's own terminal. Without a token, both equal `plain`.
     """
 
     plain: str

@@ -1,4 +1,4 @@
-"""`GET /docs`: the OpenAPI document as a page that needs nothing from elsewhere, with a form to try each route."""
+"""`GET /docs`: the OpenAPI document as a self-contained page, with a form to try each route."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-#: Only what is on the page runs, and it can only reach this server.
+#: Allows only the page's own script and style, and connections to this server.
 POLICY = (
     f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(STYLE)}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

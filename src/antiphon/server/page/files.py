@@ -1,7 +1,7 @@
 """`PageFiles`: the page's files in memory, compressed, with their content types and hashes.
 
-Addresses of files have the hash of all files in them (`/page/HASH/app/main.js`), so that browsers keep a file for ever
-and never mix two versions.
+Addresses of files contain the hash of all files (`/page/HASH/app/main.js`), so that browsers keep a file forever and
+never mix two versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 STATIC = Path(__file__).with_name("static")
 INDEX = "index.html"
 MAIN = "app/main.js"
-#: Where the addresses of styles and modules are written into the page.
+#: Mark in the page that is replaced by the addresses of styles and modules.
 MARK = "<!-- files -->"
 CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -29,15 +29,15 @@ CONTENT_TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 COMPRESSED = frozenset(CONTENT_TYPES) - {".png"}
-#: Static imports; those of views are dynamic, and loaded when a view is opened.
+#: Static imports. Views are imported dynamically, when they are opened.
 IMPORT = re.compile(r"""^(?:import|export)\b[^;"']*["'](\.[^"']+)["']""", re.MULTILINE)
-#: An order of styles, so that those of views come last.
+#: Order of styles: those of views override the others.
 STYLE_FOLDERS = ("vendor", "style", "views")
 
 
 @dataclass(frozen=True)
 class PageFile:
-    """`compressed` is the content by gzip, or None if that is no smaller."""
+    """A file to serve; `compressed` is its content by gzip, or None if that is not smaller."""
 
     content: bytes
     content_type: str
@@ -50,7 +50,7 @@ class PageFile:
 
 
 class PageFiles:
-    """All files under a folder, by their path in it; `index` is the page itself."""
+    """All files of a folder, by path relative to it; `index` is the page itself."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
@@ -62,19 +62,19 @@ class PageFiles:
         self.index = _page_file(INDEX, index.replace(MARK, "\n".join(self._links(contents))).encode())
 
     def _links(self, contents: dict[str, bytes]) -> list[str]:
-        """Tags for every style, the first module, and all that it imports, so that they are loaded at once."""
+        """Return tags for all styles and for the main module with its imports, so that all of them load at once."""
         styles = sorted((name for name in contents if name.endswith(".css")), key=_style_order)
         tags = [f'<link rel="stylesheet" href="{self._address(name)}">' for name in styles]
         tags += [f'<link rel="modulepreload" href="{self._address(name)}">' for name in imported(MAIN, contents)]
         return [*tags, f'<script type="module" src="{self._address(MAIN)}"></script>']
 
     def _address(self, name: str) -> str:
-        """Relative, so that the page also works below a path of a proxy."""
+        """Return a file's relative address, so that the page also works below a path of a proxy."""
         return html.escape(f"page/{self.version}/{name}")
 
 
 def imported(module: str, contents: dict[str, bytes]) -> list[str]:
-    """The modules that one imports, with those that they import."""
+    """Return the modules that a module imports, directly and indirectly."""
     found: dict[str, None] = {}
     waiting = [module]
     while waiting:

@@ -1,7 +1,7 @@
 """`KeyHandover`: how `antiphon serve --open` gives the page an admin key.
 
-The address that a browser is started with is visible to other users of the machine, so it has a ticket instead of the
-key. The page exchanges it by `POST /page/ticket`, once and soon.
+Other users of the machine can see the address that a browser is started with, so it has a ticket instead of the key.
+The page exchanges the ticket by `POST /page/ticket`, once and within `TICKET_SECONDS`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Callable
 
 from antiphon.server.web.http.errors import ApiError
 
-#: Time for a browser to start.
+#: Seconds for a browser to start and redeem the ticket.
 TICKET_SECONDS = 120.0
 
 
 class KeyHandover:
-    """At most one ticket is valid. For the server's event loop."""
+    """The one ticket that may be valid, and its key. For the server's event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waiting: tuple[str, str, float] | None = None  # the ticket, the key, and when the ticket expires
+        self._waiting: tuple[str, str, float] | None = None  # ticket, key, and the ticket's expiry
 
     def issue(self, key: str) -> str:
-        """A ticket for the key, in place of any earlier one."""
+        """Return a ticket for the key, which replaces any earlier ticket."""
         ticket = secrets.token_urlsafe(32)
         self._waiting = ticket, key, self._clock() + TICKET_SECONDS
         return ticket

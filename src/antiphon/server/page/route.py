@@ -1,7 +1,7 @@
-"""`GET /`: the web page; `/page/...`: its files, and the server's status as the page shows it.
+"""`GET /`: the web page; `/page/...`: its files, and the server's status for it.
 
-None of them needs a key, since they hold nothing of a user's. What the page shows comes from the routes of the API,
-with the key that the user gives.
+These routes need no key, because they contain nothing of a user's. All other content comes from the routes of the API,
+with the key that the user enters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antiphon.server.web.http.errors import ApiError
 
 router = APIRouter()
 
-#: Only the page's own files run, and it can only reach this server.
+#: Allows only the page's own files, and connections to this server.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -54,7 +54,7 @@ def page_files() -> PageFiles:
 
 @router.get("/", include_in_schema=False)
 async def page(request: Request) -> Response:
-    """The page for browsers; programs that ask whether a server is here, as Ollama's clients do, get a line."""
+    """Return the page to browsers, and a line of text to programs that check for a server, like Ollama's clients."""
     if "text/html" not in request.headers.get("accept", ""):
         return Response(RUNNING, media_type="text/plain", headers={"vary": "accept"})
     return file_response(request, page_files().index, REVALIDATED, vary="accept, accept-encoding")
@@ -62,9 +62,9 @@ async def page(request: Request) -> Response:
 
 @router.get("/page/status", include_in_schema=False)
 async def status(request: Request) -> Response:
-    """What `/readyz` says, with status 200 in every state: browsers report any other as an error of the page.
+    """Return the status of `/readyz`, always with HTTP status 200: browsers log any other as an error of the page.
 
-    `limits` are the largest bodies in bytes: the page checks them before it sends one.
+    `limits` are the maximum bytes of request bodies, which the page checks before it sends one.
     """
     serving = serving_of(request)
     client, models = serving.client, serving.models
@@ -88,7 +88,7 @@ async def status(request: Request) -> Response:
 
 @router.get("/page/{path:path}", include_in_schema=False)
 async def page_file(request: Request, path: str) -> Response:
-    """A file by its address with the current version, or by its path alone, or with an older version."""
+    """Return a file by its address with the current version, with an older version, or without a version."""
     files = page_files()
     version, _, name = path.partition("/")
     found = files.files.get(path) or files.files.get(name)
@@ -108,7 +108,7 @@ def file_response(request: Request, file: PageFile, caching: str, vary: str = "a
 
 
 def accepts_gzip(given: str) -> bool:
-    """Whether an `Accept-Encoding` header names gzip, other than to exclude it."""
+    """Return whether an `Accept-Encoding` header accepts gzip by name."""
     for coding in given.split(","):
         name, *parameters = (part.strip().lower() for part in coding.split(";"))
         if name == "gzip":

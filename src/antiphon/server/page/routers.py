@@ -1,4 +1,4 @@
-"""The routes of the page in the browser."""
+"""Routers of the web page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /page/ticket`: the admin key for the ticket in the address that `antiphon serve --open` opened."""
+"""`POST /page/ticket`: exchanges the ticket in the address that `antiphon serve --open` opened for the admin key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TicketBody(BaseModel):
 
 @router.post("/page/ticket", include_in_schema=False)
 async def exchange(request: Request) -> Response:
-    """For pages of this server in a browser on this machine: the key is for its own user."""
+    """Return the key for a ticket, only to this server's page in a browser on the same machine."""
     access: AdminAccess = request.app.state.admin_access
     access.check_page(request.scope)
     if request.client is None or not is_loopback(request.client.host):

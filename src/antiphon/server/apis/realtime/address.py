@@ -1,4 +1,4 @@
-"""The session that a connection begins with: from its address, and from the client secret that it was opened with."""
+"""First configuration of a session, from its address and the client secret that opened it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def first_config(
     given: Mapping[str, Any],
     expires_at: int,
 ) -> SessionConfig:
-    """`intent` and `name` are the address's, `given` is the secret's session. Raises for a model that there is not."""
+    """Build a session's first configuration from its address and the session of its client secret.
+
+    `intent` and `name` come from the address, `given` from the secret. Raises `ApiError` if the model is unknown.
+    """
     if intent not in (None, "", "transcription", "conversation"):
         raise invalid(f"intent is {intent[:100]!r}; it must be transcription or absent", "intent")
     if name is not None and not 1 <= len(name) <= MAX_NAME:
@@ -45,7 +48,7 @@ def first_config(
 
 
 def check_served(serving: Serving, config: SessionConfig) -> None:
-    """Raise if the transcription model of the session is not served."""
+    """Raise `ApiError` unless the session's transcription model is served."""
     try:
         check_model(serving.models, config.transcription_model, "transcribe", "session.audio.input.transcription.model")
     except WireError as error:

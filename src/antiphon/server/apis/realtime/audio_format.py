@@ -1,4 +1,4 @@
-"""Sound on the wire: PCM at 24 kHz or G.711 at 8 kHz, in chunks of any length, to and from float samples."""
+"""Conversion between sound on the wire (PCM at 24 kHz, G.711 at 8 kHz, in chunks of any length) and float samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.audio.resample import Resampler
 from antiphon.audio.samples import SPEECH_RATE, Encoding, Floats
 from antiphon.server.apis.realtime.wire_errors import WireError
 
-#: Characters of base64 decoded at a time, so that other threads get to run in between.
+#: Characters of base64 decoded at a time, so that other threads run in between.
 PIECE_CHARACTERS = 1 << 18
 
 
@@ -38,12 +38,12 @@ class AudioFormat(StrEnum):
         return num_bytes / (self.sample_bytes * self.rate)
 
     def num_bytes(self, seconds: float) -> int:
-        """Bytes of whole samples."""
+        """Return the bytes of `seconds` of sound, rounded to whole samples."""
         return round(seconds * self.rate) * self.sample_bytes
 
 
 def decode_base64(text: str, param: str, max_bytes: int, start: int = 0, end: int | None = None) -> bytes:
-    """The bytes of base64 from `start` to `end`; raises if it is malformed or too long. Blocking for a large one."""
+    """Decode the base64 from `start` to `end`. Raises `WireError` if malformed or above `max_bytes`. May block."""
     end = len(text) if end is None else end
     num_bytes = (end - start) // 4 * 3
     if num_bytes > max_bytes + 2:
@@ -57,7 +57,7 @@ def decode_base64(text: str, param: str, max_bytes: int, start: int = 0, end: in
 
 
 class RealtimeSoundInput:
-    """Bytes of one format to mono samples at 16 kHz. A sample may be cut in two by the end of a chunk."""
+    """Converter from bytes of one format to mono samples at 16 kHz; chunks may end within a sample."""
 
     def __init__(self, format: AudioFormat) -> None:
         self.format = format
@@ -71,7 +71,7 @@ class RealtimeSoundInput:
         return self._resampler.push(to_floats(memoryview(data)[:whole], self.format.encoding))
 
     def flush(self) -> Floats:
-        """What the resampler still holds. What comes after it is a new sound."""
+        """Return the samples that the resampler still holds, and prepare for a new sound."""
         rest = self._resampler.finish()
         self._cut = b""
         self._resampler = Resampler(self.format.rate, SPEECH_RATE)
@@ -79,7 +79,7 @@ class RealtimeSoundInput:
 
 
 class SoundOutput:
-    """Mono samples of one rate to bytes of one format."""
+    """Converter from mono samples of one rate to bytes of one format."""
 
     def __init__(self, format: AudioFormat, rate: int) -> None:
         self._format = format
@@ -101,6 +101,6 @@ class SoundOutput:
 
 
 def decoded_sound(data: bytes, format: AudioFormat) -> Floats:
-    """A whole sound, as samples at 16 kHz."""
+    """Decode a complete sound into samples at 16 kHz."""
     sound = RealtimeSoundInput(format)
     return np.concatenate([sound.push(data), sound.flush()])

@@ -1,4 +1,4 @@
-"""Settings as the beta version of the API names them, translated to today's names."""
+"""Translation of settings from the beta version of the API to today's names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.server.apis.realtime.wire_errors import WireError
 
-#: Where today's session has the value of a beta field.
+#: Path of the setting in today's session, by beta field.
 PATHS: Mapping[str, tuple[str, ...]] = {
     "modalities": ("output_modalities",),
     "max_response_output_tokens": ("max_output_tokens",),
@@ -19,7 +19,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "input_audio_noise_reduction": ("audio", "input", "noise_reduction"),
     "turn_detection": ("audio", "input", "turn_detection"),
 }
-#: Beta fields of a single response.
+#: Beta fields that a single response accepts.
 RESPONSE_FIELDS = frozenset({"modalities", "max_response_output_tokens", "voice", "speed", "output_audio_format"})
 FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
 
@@ -27,7 +27,7 @@ FORMATS = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/
 def without_beta_fields(
     given: Mapping[str, Any], prefix: str, fields: frozenset[str] = frozenset(PATHS)
 ) -> dict[str, Any]:
-    """The same settings under today's names. Raise `WireError` where both names of one setting are given."""
+    """Return the settings under today's names. Raises `WireError` if a setting is given under both of its names."""
     made = {name: value for name, value in given.items() if name not in fields}
     for name in given:
         if name in fields:

@@ -1,4 +1,4 @@
-"""`RealtimeChat`: the answer of a chat model, as the pieces that a voice session reads."""
+"""`RealtimeChat`: the answer of a chat model, in the pieces that a voice session reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from antiphon.text.tool_calls.pieces import Piece, Reasoning
 
 
 class RealtimeChat:
-    """Closing it aborts the request and gives the model back."""
+    """Iterator over the pieces of an answer. Closing it aborts the request and releases the model."""
 
     def __init__(self, chat: ChatCall, generations: Generations, lease: ModelLease, is_spoken: bool) -> None:
         self._chat = chat
@@ -84,7 +84,7 @@ class RealtimeChat:
 async def open_answer(
     serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: ModelLease
 ) -> RealtimeChat:
-    """Sent to the engine. The lease is the answer's from here on; it is closed if this raises."""
+    """Send the chat to the engine and return its answer, which owns the lease. On failure, the lease is closed."""
     try:
         with as_ours():
             settings = _within(settings, serving.config.limits.output_tokens)
@@ -98,14 +98,14 @@ async def open_answer(
 
 
 def _within(settings: VoiceSettings, most: int | None) -> VoiceSettings:
-    """Settings whose limit is at most the server's, if the client set none; the client's own is checked elsewhere."""
+    """Apply the server's token limit if the client set none; a limit of the client is checked elsewhere."""
     if most is None or settings.max_tokens is not None or (settings.token_limit or 0) <= most:
         return settings
     return replace(settings, max_tokens=most)
 
 
 async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str) -> ChatCall:
-    """The chat, without as few of its oldest turns as leave room for an answer, if history may be truncated."""
+    """Prepare the chat; if history may be truncated, drop the fewest of the oldest turns that leave room to answer."""
     if not settings.truncate_history:
         return await prepare_chat(serving, chat_body(items, settings, model))
 
@@ -124,7 +124,7 @@ async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceS
 
 
 async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: ModelLease) -> None:
-    """Compute the prompt, so that its blocks are cached. Closes the lease."""
+    """Compute the prompt, so that its blocks are cached, and close the lease."""
     stream = None
     try:
         with as_ours():
@@ -134,7 +134,7 @@ async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettin
         while await stream.read():
             pass
     except EngineError:
-        pass  # the answer itself will say so
+        pass  # the answer will report the error
     finally:
         if stream is not None:
             stream.close()

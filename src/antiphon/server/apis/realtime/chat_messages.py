@@ -1,4 +1,4 @@
-"""The items of a voice conversation as the body of a chat."""
+"""Conversion of a voice conversation into the body of a chat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from antiphon.server.generation.parameters.chat_schemas import ChatBody
 
 
 def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_prefill: bool = False) -> ChatBody:
-    """Reasoning is turned off: it would be silence. The prompt of a prefill ends with the last message."""
+    """Build the chat, without reasoning, which the user would hear as silence.
+
+    The prompt of a prefill ends with the last message.
+    """
     messages = chat_messages(items, settings.instructions)
     body: dict[str, Any] = {
         "model": model,
@@ -25,7 +28,7 @@ def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_
     }
     if settings.tools:
         body["tools"] = [_tool(tool) for tool in settings.tools]
-        # A choice of tools leaves the prompt as it is, except that `none` leaves them out of it.
+        # Only the choice `none` changes the prompt: it removes the tools.
         is_free = is_prefill and settings.tool_choice is not ToolChoice.NONE
         body["parallel_tool_calls"] = settings.parallel_tools
         body["tool_choice"] = "auto" if is_free else _tool_choice(settings)

@@ -1,4 +1,4 @@
-"""The events that a client may send: parsed and checked, each an object of its own."""
+"""Events that a client may send, parsed and validated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from antiphon.server.apis.realtime.wire_errors import WireError
 from antiphon.server.web.bodies.body_size import check_structure
 from antiphon.server.web.http.errors import ApiError
 
-#: As the service has it.
+#: Maximum bytes of sound in an append, as in OpenAI's service.
 MAX_APPEND_BYTES = 15 << 20
 MAX_EVENT_ID = 512
-#: Characters of base64 from which on sound is not parsed as JSON, if it begins within the first MAX_AUDIO_START.
+#: Minimum characters of base64 that bypass the JSON parser, if they begin within the first MAX_AUDIO_START.
 LONG_AUDIO = 1 << 16
 MAX_AUDIO_START = 4096
 AUDIO_FIELD = re.compile(r'"audio"\s*:\s*"')
@@ -34,7 +34,7 @@ class SessionUpdateEvent(Wire):
 
 @dataclass(frozen=True)
 class AppendEvent:
-    """Bytes of the session's input format."""
+    """Sound in the session's input format."""
 
     data: bytes
     type: str = "input_audio_buffer.append"
@@ -117,7 +117,7 @@ SCHEMAS: Mapping[str, type[Any]] = {
 
 
 class EventRejectedError(Exception):
-    """An event that cannot be carried out, with the id that the client gave it, if it could be read."""
+    """Rejection of a client event, with the client's id of the event, or None if no id could be read."""
 
     def __init__(self, cause: WireError, event_id: str | None) -> None:
         super().__init__(cause.message)
@@ -126,14 +126,14 @@ class EventRejectedError(Exception):
 
 
 def parse(message: str | bytes) -> tuple[ClientEvent, str | None]:
-    """The event and the client's own id of it; raises `EventRejectedError`. Blocking for a large one."""
+    """Return the event, and the client's id of it or None. Raises `EventRejectedError`. Blocks for a large message."""
     return _parse_long_append(message) or _parse_json(message)
 
 
 def _parse_long_append(message: str | bytes) -> tuple[ClientEvent, str | None] | None:
-    """Parse an append whose sound is long; None for any other event.
+    """Parse an append with long sound; return None for any other event.
 
-    The sound is decoded from the message in pieces. A JSON parser would keep the interpreter for the whole of it.
+    The sound is decoded from the message in chunks, because a JSON parser would keep the interpreter lock throughout.
     """
     if len(message) < LONG_AUDIO:
         return None
@@ -147,7 +147,7 @@ def _parse_long_append(message: str | bytes) -> tuple[ClientEvent, str | None] |
         return None
     stand_in = uuid.uuid4().hex
     fields, event_id = _fields((text[:start] + stand_in + text[end:]).encode())
-    if fields.get("type") != APPEND or fields.get("audio") != stand_in:  # a field of that name inside another one
+    if fields.get("type") != APPEND or fields.get("audio") != stand_in:  # the sound was in a nested field
         return None
     try:
         return AppendEvent(decode_base64(text, "audio", MAX_APPEND_BYTES, start, end)), event_id
@@ -164,7 +164,7 @@ def _parse_json(message: str | bytes) -> tuple[ClientEvent, str | None]:
 
 
 def _fields(data: bytes) -> tuple[dict[str, Any], str | None]:
-    """The event's fields, and the client's id of it."""
+    """Return the fields of the event, and the client's id of it or None."""
     try:
         check_structure(data)
         fields = orjson.loads(data)

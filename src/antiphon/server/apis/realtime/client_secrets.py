@@ -1,4 +1,4 @@
-"""`POST /v1/realtime/client_secrets`: a key for a browser, with the session that it opens."""
+"""`POST /v1/realtime/client_secrets`: creates a key for a browser, and the session that it opens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SecretExpiry(Body):
 
 
 class ClientSecretBody(Body):
-    """`session` is what a `session.update` may hold; a session begun with the secret begins with it."""
+    """Expiry of the secret, and the settings, as in `session.update`, with which its session begins."""
 
     expires_after: SecretExpiry | None = None
     session: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""`RealtimeConnection`: one WebSocket, whose events become commands of a voice session and the other way round."""
+"""`RealtimeConnection`: one WebSocket, translating between its messages and a voice session."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from antiphon.server.web.http.context import RequestContext
 from antiphon.server.web.http.errors import INVALID, SERVER, ApiError
 from antiphon.server.web.http.inbox import WebSocketInbox
 
-#: Messages from this size on are parsed in a thread.
+#: Minimum characters of a message that is parsed in a thread.
 LARGE_CHARACTERS = 1 << 16
 #: Sound up to SHORT_SECONDS is converted in the event loop; longer sound in a thread, CHUNK_SECONDS at a time.
 SHORT_SECONDS = 0.25
 CHUNK_SECONDS = 1.0
-#: Of one conversation.
+#: Maximum items of one conversation, and maximum bytes that they hold.
 MAX_ITEMS = 4096
 MAX_ITEM_BYTES = 64 << 20
-#: Of messages that wait while one is carried out, such as an update that has a model loaded. In PCM, minutes of sound.
+#: Maximum bytes of waiting messages: minutes of PCM, for instance while an update loads a model.
 MAX_WAITING_BYTES = 32 << 20
 SERVICE_RESTART, ABNORMAL_CLOSURE = 1012, 1006
 
 
 @dataclass(frozen=True)
 class _Format:
-    """The sound format that one response asked for."""
+    """Sound format that one response requested."""
 
     settings: VoiceSettings
     format: AudioFormat
 
 
 class RealtimeConnection:
-    """The session is closed when `run` ends, however it ends."""
+    """Connection of one client. The session is closed when `run` ends, however it ends."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RealtimeConnection:
     ) -> None:
         self._websocket = websocket
         self._inbox = WebSocketInbox(MAX_WAITING_BYTES)
-        #: The session after all updates, and what each update that is under way makes of it.
+        #: Session after all updates, and the session after each update that is not confirmed yet.
         self._config = config
         self._coming: deque[SessionConfig] = deque()
         self._shown = config
@@ -93,10 +93,10 @@ class RealtimeConnection:
         self._is_draining = asyncio.Event()
         self._changed = asyncio.Event()
 
-    # -- its life -----------------------------------------------------------------------------------------------
+    # -- lifetime -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the client leaves. Raises `ApiError` if it has been silent, or has not read, for too long.
+        """Serve the client until it leaves. Raises `ApiError` if it sends or reads nothing for too long.
 
         Raises `WebSocketDisconnect` if the client leaves while the server sends.
         """
@@ -118,7 +118,7 @@ class RealtimeConnection:
             await self._session.aclose()
 
     def drain(self) -> None:
-        """The server shuts down: say so, and close when no response is in progress."""
+        """Announce the shutdown to the client, and close when no response is in progress."""
         self._is_draining.set()
 
     async def _drain(self) -> None:
@@ -154,31 +154,31 @@ class RealtimeConnection:
             self._serving.tracing.turn(response)
 
     async def _send(self, event: Mapping[str, Any]) -> None:
-        if self._websocket.application_state is not WebSocketState.CONNECTED:  # another task noticed that it is closed
+        if self._websocket.application_state is not WebSocketState.CONNECTED:  # another task noticed the disconnect
             raise WebSocketDisconnect(ABNORMAL_CLOSURE)
         self._last_sent = time.monotonic()
         await self._websocket.send_text(orjson.dumps(event).decode())
 
-    # -- what the client sends ----------------------------------------------------------------------------------
+    # -- client messages ----------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Also while a message is carried out: pings are answered, and a client that leaves is noticed."""
+        """Queue messages even while one is carried out, so that pings are answered and a disconnect is noticed."""
         with contextlib.suppress(WebSocketDisconnect):
             while True:
                 message = await self._receive()
                 text = message.get("text")
                 text = message["bytes"] if text is None else text
                 await self._inbox.put(text, message.get("release"), message.get("handled"))
-                del message, text  # a large message would stay in memory until the next one
+                del message, text  # otherwise a large message stays in memory until the next one
 
     async def _obey(self) -> None:
-        """A rejected event is answered with an error, and the session goes on."""
+        """Carry out messages. A rejected one is answered with an error, and the session continues."""
         async for message in self._inbox:
             tag: str | None = None
             try:
                 is_large = len(message) >= LARGE_CHARACTERS
                 event, tag = await self._shared.parsed(partial(parse, message)) if is_large else parse(message)
-                del message  # its memory is needed for others while the event is carried out
+                del message  # free its memory while the event is carried out
                 await self._command(event, tag)
             except EventRejectedError as rejected:
                 await self._reject(rejected.cause, rejected.event_id)
@@ -237,10 +237,10 @@ class RealtimeConnection:
                 raise WireError(message, "type", "unsupported_event")
 
     async def _append(self, data: bytes) -> None:
-        """Convert sound, if it is longer than SHORT_SECONDS in a thread, in chunks, so that sessions take turns."""
+        """Push sound; if longer than SHORT_SECONDS, in a thread and in chunks, so that sessions take turns."""
         format = self._config.input_format
         await self._shared.reserve(self._budget, format.seconds(len(data)), is_kept=self._config.is_manual)
-        self._inbox.release()  # the sound is counted from here on, not the message
+        self._inbox.release()  # from here on the sound is counted instead of the message
         if len(data) <= format.num_bytes(SHORT_SECONDS):
             self._session.push(self._input.push(data))
             return
@@ -250,7 +250,7 @@ class RealtimeConnection:
             self._session.push_cleaned(samples)
 
     def _converted(self, data: bytes) -> Floats:
-        """The next sound of the client, at the session's rate and without our own voice. Blocking."""
+        """Convert the client's next sound to the session's rate, and cancel the server's own voice in it. Blocks."""
         return self._session.cleaned(self._input.push(data))
 
     async def _update(self, given: Mapping[str, Any], tag: str | None) -> None:
@@ -264,7 +264,7 @@ class RealtimeConnection:
         self._session.configure(with_served_names(self._serving.models, config.settings()), tag)
 
     def _show_next(self) -> dict[str, Any]:
-        """The session after the update that was carried out last."""
+        """Return the session after the update that was carried out last."""
         if self._coming:
             self._shown = self._coming.popleft()
         return self._shown.wire()
@@ -292,7 +292,7 @@ class RealtimeConnection:
         self._session.respond(ResponseRequest(settings, items, in_conversation, params.metadata), tag)
 
     def _inputs(self, given: list[dict[str, Any]]) -> list[Item]:
-        """The items of a response's own input, some of them by reference."""
+        """Return the items of a response's own input, resolving references to items of the conversation."""
         made: list[Item] = []
         for index, fields in enumerate(given):
             param = f"response.input.{index}"
@@ -310,7 +310,7 @@ class RealtimeConnection:
         return made
 
     def _take_format(self, settings: VoiceSettings) -> AudioFormat:
-        """The format of a response that begins: its own, else the session's."""
+        """Return the sound format that a beginning response requested, or the session's if it requested none."""
         found = next((own for own in self._formats if own.settings is settings), None)
         if found is None:
             return self._shown.output_format
@@ -319,6 +319,6 @@ class RealtimeConnection:
 
 
 def last_message(error: ApiError) -> str:
-    """What a client reads before its session is closed for an error."""
+    """Return the `error` event that a client receives before its session is closed."""
     kind = error.kind if error.kind == SERVER else INVALID
     return orjson.dumps(error_event(error.message, error.code, kind)).decode()

@@ -1,4 +1,4 @@
-"""`InputBudget`: how much sound a session may send ahead of its hearing, in seconds."""
+"""`InputBudget`: limits the seconds of sound that a session may send ahead of its processing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 from antiphon.server.apis.realtime.wire_errors import WireError
 
-#: Maximum seconds of sound ahead of real time: all of it is held until it has been heard.
+#: Maximum seconds of sound ahead of real time, all of which is held until it has been heard.
 MAX_AHEAD_SECONDS = 300.0
-#: Maximum seconds of a turn that the client ends itself: it is held until then.
+#: Maximum seconds of a turn that the client ends itself, which is held until its end.
 MAX_TURN_SECONDS = 600.0
-#: An append of the largest size, as PCM, is accepted if less than this is ahead: it alone exceeds MAX_AHEAD_SECONDS.
+#: Seconds ahead below which an append of the maximum size is accepted, which as PCM exceeds MAX_AHEAD_SECONDS.
 NOTHING_AHEAD_SECONDS = 1.0
 LONGEST_APPEND_SECONDS = 328.0
 
 
 class InputBudget:
-    """`waiting` returns the seconds of sound that wait until hearing is open."""
+    """Budget of one session. `waiting` returns the seconds of sound that wait until hearing is open."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, waiting: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
@@ -28,16 +28,16 @@ class InputBudget:
 
     @property
     def held(self) -> float:
-        """Maximum seconds of sound that the server holds for the session now."""
+        """Maximum seconds of sound that the server currently holds for the session."""
         return max(self._now_ahead(), self._turn, self._waiting())
 
     def add(self, seconds: float, *, is_kept: bool) -> None:
-        """Count sound that is appended; with `is_kept` until `taken`."""
+        """Count appended sound; with `is_kept`, until `taken` is called."""
         self._ahead = self._now_ahead() + seconds
         self._turn = self._turn + seconds if is_kept else 0.0
 
     def check(self, seconds: float, *, is_kept: bool) -> None:
-        """Raise if `add` would exceed a limit of the session."""
+        """Raise `WireError` if `add` would exceed a limit of the session."""
         ahead = self._now_ahead()
         is_alone = ahead < NOTHING_AHEAD_SECONDS and seconds <= LONGEST_APPEND_SECONDS
         if ahead + seconds > MAX_AHEAD_SECONDS and not is_alone:
@@ -54,7 +54,7 @@ class InputBudget:
             raise WireError(message, "audio", "input_audio_buffer_full")
 
     def taken(self) -> None:
-        """The buffer was committed or cleared."""
+        """Stop counting the turn's sound, because the buffer was committed or cleared."""
         self._turn = 0.0
 
     def _now_ahead(self) -> float:

@@ -1,4 +1,4 @@
-"""`Leases`: which models a realtime session keeps loaded: those in use, and for each task the one used last."""
+"""`Leases`: keeps a realtime session's models loaded: those in use, and the last one used for each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.server.web.http.errors import ApiError
 
 
 class ModelLease:
-    """A loaded model, until it is closed. May be closed twice."""
+    """A model that stays loaded until the lease is closed. May be closed twice."""
 
     def __init__(self, model: ReadyModel, context: RequestContext) -> None:
         self.model = model
@@ -25,21 +25,21 @@ class ModelLease:
 
 
 class Leases:
-    """A model stays loaded between the turns of a session, until another one takes its place."""
+    """Leases of one session. A task's model stays loaded between turns, until another one replaces it."""
 
     def __init__(self, serving: Serving, session_id: str) -> None:
         self._serving = serving
         self._session_id = session_id
-        #: By task.
+        #: Lease of the model used last, by task.
         self._kept: dict[str, ModelLease] = {}
         self._is_closed = False
-        #: What keeps detectors loaded, by name.
+        #: Context that keeps a detector loaded, by the detector's name.
         self._detectors: dict[str, RequestContext] = {}
 
     async def take(self, name: str | None, task: str, detectors: Sequence[str] | None = None) -> ModelLease:
-        """The model of that name, or the default one, loaded if need be. Raises `AntiphonError`.
+        """Lease the model of that name, or the task's default one, loading it if necessary. Raises `AntiphonError`.
 
-        With `detectors`, which may be none, the model's own are loaded too.
+        With `detectors`, even if empty, the model's own detectors are loaded too.
         """
         lease = await self._lease(name, task, detectors)
         kept = self._kept.get(task)
@@ -72,7 +72,7 @@ class Leases:
         return ModelLease(model, context)
 
     async def hold_detector(self, name: str) -> None:
-        """Have a detector loaded until the session ends. Raises `ApiError`."""
+        """Load a detector, which stays loaded until the session ends. Raises `ApiError`."""
         if name in self._detectors:
             return
         context = RequestContext(self._session_id)
@@ -99,7 +99,7 @@ class Leases:
 
 @contextmanager
 def as_ours() -> Iterator[None]:
-    """Error responses as errors that a voice session knows: the request's fault, or the engine's."""
+    """Translate `ApiError` for a voice session: `EngineError` for 429 and 5xx, otherwise `InvalidRequestError`."""
     try:
         yield
     except ApiError as error:

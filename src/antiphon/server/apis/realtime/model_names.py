@@ -1,4 +1,4 @@
-"""Names of models in a realtime session: ours, and OpenAI's, which lead to the default models of this server."""
+"""Names of models in a realtime session: the server's own, and OpenAI's, which mean the server's default models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULTS = {"generate": "default-chat", "transcribe": "default-transcription", "
 
 
 def served_name(models: ServedModels, name: str | None, task: str) -> str | None:
-    """The name to ask for: that of a default model for OpenAI's names, unless a model or alias here is called so."""
+    """Replace a model name of OpenAI's by that of the task's default model, unless a model or alias here has it."""
     pattern = {"generate": CHAT, "transcribe": TRANSCRIPTION}.get(task)
     if name is None or pattern is None or pattern.fullmatch(untagged(name)) is None or models.named(name) is not None:
         return name
@@ -27,16 +27,16 @@ def served_name(models: ServedModels, name: str | None, task: str) -> str | None
 
 
 def with_served_names(models: ServedModels, settings: VoiceSettings) -> VoiceSettings:
-    """Settings whose transcription model is named as the server does, so that another name for it changes nothing."""
+    """Return the settings with the server's own name of the transcription model, so that aliases are not changes."""
     asked = served_name(models, settings.transcription_model, "transcribe") or DEFAULTS["transcribe"]
     try:
         return replace(settings, transcription_model=models.known(asked).name)
-    except ApiError:  # there is none; hearing says so
+    except ApiError:  # unknown model: hearing reports the error
         return settings
 
 
 def check_model(models: ServedModels, name: str | None, task: str, param: str) -> None:
-    """Raise unless it is the name of a model that this server has or may load, and that does the task."""
+    """Raise `WireError` unless the name is None or names a model for this task that is served or can be loaded."""
     asked = served_name(models, name, task)
     if asked is None:
         return

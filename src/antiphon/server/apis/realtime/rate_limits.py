@@ -1,4 +1,4 @@
-"""`rate_limits`: what the key of a session may still do, as `rate_limits.updated` tells it."""
+"""`rate_limits`: the limits of a session's API key, for the event `rate_limits.updated`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from antiphon.server.web.http.context import RequestContext
 
 
 def rate_limits(serving: Serving, context: RequestContext) -> list[dict[str, Any]]:
-    """Requests in flight of the session's key, this session included. Empty where nothing is limited.
+    """Return the limit of requests in flight of the session's key, this session included; empty if unlimited.
 
-    There is no time to wait for: a request that ends makes room for the next.
+    `reset_seconds` is 0, because a request that ends makes room immediately.
     """
     limit = serving.config.limits.requests_per_key
     if serving.config.keys is None or limit is None:

@@ -1,4 +1,4 @@
-"""`/v1/realtime`: conversations by voice over a WebSocket, in the format of OpenAI's Realtime API."""
+"""`/v1/realtime`: voice conversations over a WebSocket, in the format of OpenAI's Realtime API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBPROTOCOL = "realtime"
 
 @router.get("/v1/realtime")
 async def plain_request() -> None:
-    """Conversations by voice over a WebSocket: see docs/realtime.md. A plain request is answered with 426."""
+    """Open a WebSocket for voice conversations (see docs/realtime.md). A plain request is answered with 426."""
     headers = {"upgrade": "websocket", "connection": "upgrade"}
     message = "/v1/realtime is a WebSocket; connect with ws:// or wss://"
     raise ApiError(426, message, code="upgrade_required", headers=headers)
@@ -55,7 +55,7 @@ async def realtime(websocket: WebSocket) -> None:
 
 
 def _first_config(websocket: WebSocket, serving: Serving, given: dict[str, Any]) -> SessionConfig:
-    """The session of the address and the client secret. Raises for a model that there is not."""
+    """Return the session of the address and the client secret. Raises `ApiError` if its model is unknown."""
     query = websocket.query_params
     if query.get("call_id"):
         raise invalid("calls by SIP or WebRTC are not supported", "call_id", "unsupported_value")
@@ -64,7 +64,7 @@ def _first_config(websocket: WebSocket, serving: Serving, given: dict[str, Any])
 
 
 async def _check(check: SettingsCheck, config: SessionConfig) -> None:
-    """Have what the session of a client secret needs, such as a detector of turns. Raises `ApiError`."""
+    """Check that the session of a client secret can be served, and load its turn detector. Raises `ApiError`."""
     try:
         await check.update(SessionConfig(config.id, config.model, 0, is_transcription=config.is_transcription), config)
     except WireError as error:

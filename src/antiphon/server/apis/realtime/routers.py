@@ -1,4 +1,4 @@
-"""The routes of the Realtime API."""
+"""Routers of the Realtime API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ServerEvents`: what a voice session emits, as the events of the wire format."""
+"""`ServerEvents`: converts the events of a voice session into those of the wire format."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from antiphon.server.apis.realtime.wire_errors import error_event, event_id
 from antiphon.server.apis.realtime.wire_items import wire_item
 from antiphon.server.web.http.errors import INVALID, SERVER
 
-#: In the metadata of `response.done`: the marks of the turn in milliseconds from the end of speech, as JSON.
+#: Metadata key of `response.done` for the turn's marks in milliseconds since the end of speech, as JSON.
 WATERFALL = "antiphon.waterfall"
 Event = dict[str, Any]
 
 
 class ServerEvents:
-    """`session` gives the effective session, `format_of` the sound format of a response by its settings.
+    """Converter of one session's events.
 
-    `rate_limits` gives what the client may still do.
+    `session` returns the effective session, `format_of` a response's sound format by its settings, and `rate_limits`
+    the limits of the client's key.
     """
 
     def __init__(
@@ -42,18 +43,18 @@ class ServerEvents:
         self._session = session
         self._format_of = format_of
         self._rate_limits = rate_limits
-        #: The sound formats of the responses in progress, by id.
+        #: Sound formats of the responses in progress, by response id.
         self._formats: dict[str, AudioFormat] = {}
-        #: The sounds in progress, by item.
+        #: Converters of the sounds in progress, by item id.
         self._sounds: dict[str, SoundOutput] = {}
 
     @property
     def num_responses(self) -> int:
-        """Responses in progress."""
+        """Number of responses in progress."""
         return len(self._formats)
 
     def of(self, event: SessionEvent) -> Iterator[Event]:
-        """The events of the wire, in order."""
+        """Yield the wire's events for an event of the session, in order."""
         for kind, fields in self._made(event):
             yield {"type": kind, "event_id": event_id(), **fields}
 
@@ -156,7 +157,7 @@ class ServerEvents:
             response["metadata"] = {**(response["metadata"] or {}), WATERFALL: orjson.dumps(marks).decode()}
         yield "response.done", {"response": response}
         yield "rate_limits.updated", {"rate_limits": self._rate_limits()}
-        self._formats.pop(event.response.id, None)  # now its end has been sent
+        self._formats.pop(event.response.id, None)  # only after its end has been sent
 
     @_made.register
     def _(self, event: events.OutputItemAdded) -> Iterator[tuple[str, Event]]:
@@ -279,7 +280,7 @@ def _status_details(state: ResponseState) -> Event | None:
 
 
 def _usage(usage: events.Usage) -> Event:
-    """Sound goes into and out of the chat as text, so all its tokens are of text."""
+    """Return the usage. All tokens count as text, because sound enters and leaves the chat as text."""
     cached = {"text_tokens": usage.cached_tokens, "audio_tokens": 0, "image_tokens": 0}
     given = {"text_tokens": usage.input_tokens, "audio_tokens": 0, "image_tokens": 0}
     return {

@@ -1,4 +1,4 @@
-"""`ServedVoice`: what a voice session needs, over the models of a server."""
+"""`ServedVoice`: the services of a voice session, provided by the models of a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from antiphon.server.web.telemetry.logs import log
 
 
 class ServedVoice:
-    """Models are loaded on use and stay loaded while the session uses them. It must be closed."""
+    """Services of one session; models are loaded on use and stay loaded while it uses them. Must be closed."""
 
     def __init__(self, serving: Serving, session_id: str) -> None:
         self._serving = serving
@@ -41,9 +41,9 @@ class ServedVoice:
         self._leases.close()
 
     async def have_detectors(self, turns: TurnSettings) -> None:
-        """Load what turn detection needs, until the session ends. Raises `ApiError`.
+        """Load the detectors of turns, which stay loaded until the session ends. Raises `ApiError`.
 
-        While the engine restarts nothing is loaded: hearing, which is opened again, does it.
+        While the engine restarts, a failure is only logged: the hearing that opens afterwards loads the detectors.
         """
         try:
             for name in _detectors(turns):
@@ -54,7 +54,7 @@ class ServedVoice:
             log("a detector was not loaded", model=name, cause=error.message)
 
     async def check_voice(self, settings: VoiceSettings) -> None:
-        """Raise `ApiError` if the speech model has no such voice. Without a speech model, responses say so."""
+        """Raise `ApiError` if the speech model lacks the voice. Without a speech model, responses report the error."""
         try:
             lease = await self._leases.take(settings.speech_model, "synthesize", ())
         except AntiphonError:
@@ -111,7 +111,7 @@ class ServedVoice:
 
 
 class LeasedHearing:
-    """A hearing that gives its model back when it is closed."""
+    """A hearing that releases its model when it is closed."""
 
     def __init__(self, hearing: AsyncHearing, lease: ModelLease) -> None:
         self._lease = lease
@@ -133,7 +133,7 @@ class LeasedHearing:
 
 
 class LeasedSynthesis:
-    """A synthesis that gives its model back when it is closed."""
+    """A synthesis that releases its model when it is closed."""
 
     def __init__(self, serving: Serving, synthesis: AsyncSynthesis, lease: ModelLease) -> None:
         self._serving = serving
@@ -160,5 +160,5 @@ class LeasedSynthesis:
 
 
 def _detectors(turns: TurnSettings) -> tuple[str, ...]:
-    """What turn detection needs beside the model's own detectors."""
+    """Return the detectors of turns that are needed besides the model's own."""
     return (END_OF_TURN,) if turns.detection is TurnDetection.SEMANTIC_VAD else ()

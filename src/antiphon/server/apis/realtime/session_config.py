@@ -1,4 +1,4 @@
-"""`SessionConfig`: the effective session: what it begins with, how an update changes it, and what that means."""
+"""`SessionConfig`: the effective session: its defaults, its updates, and its meaning as voice settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.server.apis.realtime.beta_fields import RESPONSE_FIELDS, without_b
 from antiphon.server.apis.realtime.session_schemas import Answering, ResponseParams, SessionUpdate
 from antiphon.server.apis.realtime.wire_errors import WireError
 
-#: Of the fields that a null resets rather than clears.
+#: Defaults restored when a field is set to null.
 SERVER_VAD = {
     "type": "server_vad",
     "threshold": 0.5,
@@ -45,19 +45,19 @@ REALTIME = {
     "include": None,
     "audio": {"input": INPUT, "output": OUTPUT},
 }
-#: A transcription session transcribes by this model unless it says otherwise.
+#: Default transcription of a transcription session.
 TRANSCRIPTION = {"model": "whisper-1", "language": None, "prompt": None}
-#: Left to the model, and shown only where the client has set it.
+#: Settings shown only if the client set them, because the model has defaults of its own.
 UNSHOWN = ("temperature", "parallel_tool_calls")
-#: Accepted without effect: there is no noise reduction, and the rest cannot change.
+#: Fields accepted without effect: noise is not reduced, and the others cannot change.
 UNUSED = {"noise_reduction", "prompt", "reasoning", "id", "object", "expires_at", "client_secret"}
-#: What `include` may ask for; other names are accepted, and not done. Neither is in OpenAI's API.
+#: Values of `include` with an effect, both unknown to OpenAI's API; others are accepted without effect.
 UNSETTLED = "item.input_audio_transcription.unsettled"
 WORDS = "item.input_audio_transcription.words"
 
 
 class SessionConfig:
-    """The session as clients see it. Updates return a new one; a rejected update changes nothing.
+    """The session as clients see it. An update returns a new one; a rejected update changes nothing.
 
     `model` answers, or transcribes in a transcription session.
     """
@@ -102,7 +102,7 @@ class SessionConfig:
         return self._input["turn_detection"] is None
 
     def wire(self) -> dict[str, Any]:
-        """The whole effective session."""
+        """Return the complete effective session."""
         values = copy.deepcopy(self._values)
         values["include"] = None  # clients know only OpenAI's names
         values["max_output_tokens"] = self.settings().token_limit or "inf"
@@ -116,7 +116,7 @@ class SessionConfig:
         return {**fixed, "type": "transcription", "audio": audio, "include": values["include"]}
 
     def updated(self, given: Mapping[str, Any]) -> SessionConfig:
-        """With the fields that are present changed. Raises `WireError` for a value that is not allowed."""
+        """Return the session with the given fields changed. Raises `WireError` for a value that is not allowed."""
         _reject_unsupported(given, "session")
         given = without_beta_fields(given, "session")
         made = copy.copy(self)
@@ -133,7 +133,7 @@ class SessionConfig:
             made._merge_audio(audio)
         if made.is_transcription and made._input["transcription"] is None:
             made._input["transcription"] = dict(TRANSCRIPTION)
-        made.settings()  # raises where values do not fit together
+        made.settings()  # raises if values contradict each other
         return made
 
     def _merge_audio(self, audio: dict[str, Any] | None) -> None:
@@ -160,17 +160,17 @@ class SessionConfig:
 
     @staticmethod
     def _merge(held: dict[str, Any], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        """Fields that are null go back to their default; the type and the model have none."""
+        """Set the given fields; null restores a field's default, and is ignored for the type and the model."""
         for name, value in given.items():
             if value is not None:
                 held[name] = value
             elif name in defaults:
                 held[name] = copy.deepcopy(defaults[name])
 
-    # -- what it means ------------------------------------------------------------------------------------------
+    # -- voice settings -----------------------------------------------------------------------------------------
 
     def settings(self) -> VoiceSettings:
-        """For the voice session. Names of models and voices are as the client gave them."""
+        """Return the settings for the voice session; models and voices are named as the client named them."""
         values, output = self._values, self._values["audio"]["output"]
         detection, transcription = self._input["turn_detection"], self._input["transcription"]
         voice, included = output["voice"], values["include"] or ()
@@ -196,7 +196,7 @@ class SessionConfig:
         return _answering(base, answering, set(Answering.model_fields), "session")
 
     def response_settings(self, params: ResponseParams) -> VoiceSettings:
-        """The settings of one response: those of the session, with what the response changes."""
+        """Return the settings of one response: the session's, changed by those of the response."""
         settings = _answering(self.settings(), params, params.model_fields_set, "response")
         output = params.audio.output if params.audio is not None else None
         if output is not None and output.voice:
@@ -218,7 +218,7 @@ def _validated(schema: type[SessionUpdate], given: Mapping[str, Any], prefix: st
 
 
 def _with_types(given: Mapping[str, Any], held: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An update of turn detection without its type is one of the kind that the session has."""
+    """Return the update; turn detection without a type gets the type of the session's."""
     audio = given.get("audio")
     side = audio.get("input") if isinstance(audio, dict) else None
     detection = side.get("turn_detection") if isinstance(side, dict) else None
@@ -231,7 +231,7 @@ def _with_types(given: Mapping[str, Any], held: Mapping[str, Any]) -> Mapping[st
 
 
 def _merged_detection(held: dict[str, Any] | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Another kind of detection begins with its own defaults."""
+    """Return the updated turn detection; a new type starts from its own defaults."""
     if given is None:
         return None
     defaults = SERVER_VAD if given["type"] == "server_vad" else SEMANTIC_VAD
@@ -264,7 +264,7 @@ def _turn_settings(detection: Mapping[str, Any] | None) -> TurnSettings:
 
 
 def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix: str) -> VoiceSettings:
-    """`base` with the instructions, modality, tools and sampling that are present; null and empty ones clear."""
+    """Return `base` with the fields of `given` that are `present`; null and empty values clear."""
     changes: dict[str, Any] = {}
     if "instructions" in present:
         changes["instructions"] = given.instructions or ""
@@ -281,7 +281,7 @@ def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix:
     if "temperature" in present:
         changes["temperature"] = given.temperature
     made = replace(base, **changes)
-    if not made.tools:  # a choice without tools asks for nothing
+    if not made.tools:  # without tools, a choice has no effect
         return replace(made, tool_choice=ToolChoice.AUTO, tool_name=None)
     if made.tool_name is not None and made.tool_name not in {tool.name for tool in made.tools}:
         raise WireError(f"tool_choice names {made.tool_name!r}, which is not a tool here", f"{prefix}.tool_choice")
@@ -289,7 +289,7 @@ def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix:
 
 
 def _modality(given: Sequence[str] | None, param: str) -> Modality:
-    """Return the only modality; audio, which has its transcript, if none is given."""
+    """Return the only modality; the default is audio, which includes a transcript."""
     if not given:
         return Modality.AUDIO
     if len(given) > 1:
@@ -299,7 +299,7 @@ def _modality(given: Sequence[str] | None, param: str) -> Modality:
 
 
 def _tool(tool: Any) -> ToolDefinition:
-    """From a schema, or from the session's own values."""
+    """Convert a tool, given as a schema or as one of the session's stored values."""
     values = tool if isinstance(tool, dict) else tool.model_dump()
     return ToolDefinition(values["name"], values.get("description") or "", values.get("parameters") or {})
 
@@ -314,7 +314,7 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
 
 
 def _reject_unsupported(given: Mapping[str, Any], prefix: str) -> None:
-    """What would make the session mean something else if it were ignored."""
+    """Reject fields that would change the session's meaning if they were ignored."""
     if not isinstance(given, Mapping):
         raise WireError(f"{prefix} must be an object", prefix, "invalid_type")
     if given.get("prompt"):
@@ -327,7 +327,7 @@ def _reject_unsupported(given: Mapping[str, Any], prefix: str) -> None:
 
 
 def response_params(given: Mapping[str, Any] | None) -> ResponseParams:
-    """The body of `response.create`, checked."""
+    """Validate the parameters of `response.create`."""
     given = given or {}
     _reject_unsupported(given, "response")
     given = without_beta_fields(given, "response", RESPONSE_FIELDS)

@@ -1,4 +1,4 @@
-"""What `session.update` may set. Every field may be left out: only those that are present change the session."""
+"""Schemas of `session.update` and `response.create`, whose fields are all optional: only those present take effect."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MaxTokens = Annotated[int, Field(ge=1, lt=2**31)] | Literal["inf"]
 
 
 class Wire(BaseModel):
-    """Unknown fields are ignored, as the service adds some from time to time."""
+    """Base of what clients send. Unknown fields are ignored, because OpenAI's service adds fields from time to time."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class StrictWire(Wire):
-    """Settings of a session or a response. Unknown fields are rejected: their effect would be missing."""
+    """Base of settings. Unknown fields are rejected, because the setting would silently have no effect."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -115,7 +115,7 @@ class Truncation(Wire):
 
 
 class Answering(StrictWire):
-    """What a session and a single response have in common."""
+    """Settings that a session and a single response share."""
 
     instructions: Instructions | None = None
     output_modalities: list[Literal["text", "audio"]] | None = None
@@ -127,14 +127,14 @@ class Answering(StrictWire):
 
 
 class Unused(StrictWire):
-    """Fields that are accepted without effect. A stored prompt is rejected before."""
+    """Fields accepted without effect. A stored prompt has already been rejected."""
 
     prompt: Any = None
     reasoning: Any = None
 
 
 class SessionUpdate(Answering, Unused):
-    """Clients may send back a session that they received, with the fields that cannot change."""
+    """Settings of `session.update`; a client may send back a whole session, with its fields that cannot change."""
 
     id: str | None = None
     object: str | None = None
@@ -153,7 +153,7 @@ class ResponseAudio(StrictWire):
 
 
 class ResponseParams(Answering, Unused):
-    """Of `response.create`. `input` is parsed apart."""
+    """Parameters of `response.create`; the items of `input` are parsed separately."""
 
     conversation: Literal["auto", "none"] | None = None
     metadata: Metadata | None = None

@@ -1,4 +1,4 @@
-"""`SettingsCheck`: whether this server can do what an update of a session, or one response, asks for."""
+"""`SettingsCheck`: checks that the server can serve an update of a session, or a single response."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from antiphon.server.web.http.errors import ApiError
 
 
 class SessionModels(Protocol):
-    """What a session's models are asked before its settings change. Both raise `ApiError`."""
+    """The part of a session's models that checks its settings. Both methods raise `ApiError`."""
 
     async def have_detectors(self, turns: TurnSettings) -> None:
-        """Load what turn detection needs, and keep it until the session ends."""
+        """Load the detectors of turns, which stay loaded until the session ends."""
         ...
 
     async def check_voice(self, settings: VoiceSettings) -> None:
-        """Raise if the speech model is there and has no such voice."""
+        """Raise if a speech model is available and lacks the voice."""
         ...
 
 
 class SettingsCheck:
-    """Models and voices are looked at when they are asked for, not when they are first used."""
+    """Check of models and voices when a client requests them, rather than on first use."""
 
     def __init__(self, models: ServedModels, session: SessionModels) -> None:
         self._models = models
         self._session = session
 
     async def update(self, before: SessionConfig, after: SessionConfig) -> None:
-        """Raise `WireError` for what changed and cannot be done. A detector may have to be loaded first."""
+        """Raise `WireError` if a changed setting cannot be served. May load a turn detector first."""
         if after.model != before.model and not after.is_transcription:
             check_model(self._models, after.model, "generate", "session.model")
         if after.transcription_model != before.transcription_model:
@@ -45,7 +45,7 @@ class SettingsCheck:
             await self._detectors(wanted.turns)
 
     async def voice(self, before: VoiceSettings, after: VoiceSettings, prefix: str) -> None:
-        """Raise `WireError` for another voice that the speech model does not have."""
+        """Raise `WireError` if the voice changed to one that the speech model lacks."""
         if after.voice == before.voice or not after.answer or after.modality is not Modality.AUDIO:
             return
         try:

@@ -1,4 +1,4 @@
-"""`SharedInput`: what the sessions of a server share for what they receive: memory for sound, and worker threads."""
+"""`SharedInput`: memory for received sound, and worker threads, shared by all sessions of a server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from antiphon.server.web.http.errors import SERVER
 
 Result = TypeVar("Result")
 
-#: Maximum bytes of sound that all sessions hold.
+#: Maximum bytes of sound that all sessions hold together.
 MAX_BYTES = 256 << 20
 BYTES_PER_SECOND = 4 * SPEECH_RATE
-#: Seconds of sound that each session may hold even if the others hold all the rest.
+#: Seconds of sound reserved for each session, even if the others hold all the rest.
 RESERVED_SECONDS = 8.0
-#: An append waits this long for memory before it is rejected.
+#: Maximum seconds that an append waits for memory before it is rejected.
 PATIENCE_SECONDS = 5.0
 POLL_SECONDS = 0.1
 
 
 class SharedInput:
-    """Lives in an event loop. `num_sessions` is the maximum number of sessions, each with reserved memory."""
+    """Memory and threads for one event loop, and at most `num_sessions` sessions, each with reserved memory."""
 
     def __init__(
         self, num_sessions: int, max_bytes: int = MAX_BYTES, patience_seconds: float = PATIENCE_SECONDS
@@ -37,16 +37,16 @@ class SharedInput:
         self._converter = asyncio.Semaphore(1)
 
     def open(self, budget: InputBudget) -> None:
-        """Count the sound of a session, until `close`."""
+        """Count a session's sound, until `close`."""
         self._budgets.add(budget)
 
     def close(self, budget: InputBudget) -> None:
         self._budgets.discard(budget)
 
     async def reserve(self, budget: InputBudget, seconds: float, *, is_kept: bool) -> None:
-        """Count sound in its session's budget. Waits while other sessions hold too much; raises if it takes too long.
+        """Count sound in its session's budget, waiting while other sessions hold too much.
 
-        Nothing is counted if it raises.
+        Raises `WireError`, without counting the sound, if it exceeds the session's limit or the wait takes too long.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_seconds
@@ -60,15 +60,15 @@ class SharedInput:
             await asyncio.sleep(POLL_SECONDS)
 
     async def parsed(self, work: Callable[[], Result]) -> Result:
-        """Return the result of reading a large message, in a thread.
+        """Parse a large message in a thread, and return the result.
 
-        Sessions take turns: with more threads the event loop would get the interpreter too rarely.
+        Sessions take turns: with more threads, the event loop would get the interpreter lock too rarely.
         """
         async with self._parser:
             return await asyncio.to_thread(work)
 
     async def converted(self, work: Callable[[], Result]) -> Result:
-        """Return the result of converting a chunk of sound, in another thread; sessions take turns here too."""
+        """Convert a chunk of sound in another thread, and return the result; sessions take turns here too."""
         async with self._converter:
             return await asyncio.to_thread(work)
 

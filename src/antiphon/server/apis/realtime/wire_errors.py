@@ -1,4 +1,4 @@
-"""`WireError`: a client event that is rejected, and `error` events. The session stays open."""
+"""`WireError`: the rejection of a client event, and `error` events. The session stays open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from antiphon.server.web.http.errors import INVALID, ApiError
 
 MAX_MESSAGE = 1000
-#: Codes by the type of pydantic's error; others are invalid values.
+#: Error codes by type of pydantic error; any other type is `invalid_value`.
 CODES = {"missing": "missing_required_parameter", "extra_forbidden": "unknown_parameter"}
 
 #: Parts of pydantic's paths that name a variant, not a field.
@@ -18,7 +18,7 @@ TAGS = ("server_vad", "semantic_vad")
 
 
 class WireError(Exception):
-    """What is wrong with a client event. `param` is the path of the field."""
+    """Rejection of a client event; `param` is the path of the field at fault."""
 
     def __init__(self, message: str, param: str | None = None, code: str = "invalid_value", kind: str = INVALID):
         super().__init__(message)
@@ -33,7 +33,7 @@ class WireError(Exception):
 
     @classmethod
     def of_validation(cls, error: ValidationError, prefix: str = "") -> WireError:
-        """The first thing that a schema does not allow."""
+        """Return the error for the first violation of a schema."""
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         path = [str(part) for part in fault["loc"] if part not in TAGS and not str(part).startswith("function-")]
         param = ".".join(([prefix] if prefix else []) + path)
@@ -51,6 +51,6 @@ def event_id() -> str:
 def error_event(
     message: str, code: str, kind: str, param: str | None = None, cause: str | None = None
 ) -> dict[str, Any]:
-    """`cause` is the id that the client gave its event."""
+    """Return an `error` event; `cause` is the client's id of the rejected event."""
     error = {"type": kind, "code": code, "message": message, "param": param, "event_id": cause}
     return {"type": "error", "event_id": event_id(), "error": error}

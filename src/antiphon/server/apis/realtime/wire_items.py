@@ -1,4 +1,4 @@
-"""Items of a conversation on the wire: as clients create them, and as they are sent."""
+"""Items of a conversation on the wire: as clients create them, and as the server sends them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ REFERENCE = "item_reference"
 
 
 def item_from(fields: Mapping[str, Any], format: AudioFormat, param: str = "item") -> Item:
-    """An item that a client creates; sound is in the session's input format. Blocking if there is much of it."""
+    """Build the item that a client creates; sound is in the session's input format. Blocks if there is much sound."""
     kind = fields.get("type")
     schema = SCHEMAS.get(kind) if isinstance(kind, str) else None
     if schema is None:
@@ -103,7 +103,7 @@ def _part(part: WireContent, role: Role, format: AudioFormat, param: str) -> Par
 
 
 def wire_item(item: Item) -> dict[str, Any]:
-    """An item as it is sent. Sound is left out: it is not kept."""
+    """Return an item as the server sends it, without its sound."""
     base = {"id": item.id, "object": "realtime.item", "status": str(item.status)}
     if isinstance(item, FunctionCall):
         call = {"name": item.name, "call_id": item.call_id, "arguments": item.arguments}
@@ -122,7 +122,7 @@ def _wire_part(part: Part, role: Role) -> dict[str, Any]:
 
 
 def size_of(item: Item) -> int:
-    """Roughly the bytes that an item holds."""
+    """Estimate the bytes that an item holds."""
     if isinstance(item, FunctionCall):
         return len(item.arguments) + len(item.name)
     if isinstance(item, FunctionOutput):

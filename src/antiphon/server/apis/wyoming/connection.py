@@ -1,4 +1,4 @@
-"""`WyomingConnection`: one client: its events in order, its requests one after the other, and its end."""
+"""`WyomingConnection`: one client's connection: reads its events, runs its requests in order, and reports errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from antiphon.server.web.http.context import RequestContext
 from antiphon.server.web.http.errors import SERVER, ApiError, invalid
 from antiphon.server.web.telemetry.logs import log, log_failure
 
-#: Events that were read and not yet used.
+#: Maximum events that are read ahead.
 MAX_UNREAD = 4
 
 
 @dataclass(frozen=True)
 class LinkLimits:
-    """Limits of one connection. `idle_seconds` is between requests, `pause_seconds` between the events of one.
+    """Limits of one connection. `idle_seconds` is between requests, `pause_seconds` between a request's events.
 
     A request whose client has sent nothing for `idle_seconds` is ended if another client needs the slot.
     """
@@ -37,14 +37,14 @@ class LinkLimits:
     frames: FrameLimits = field(default_factory=FrameLimits)
     idle_seconds: float = 60.0
     pause_seconds: float = 300.0
-    #: In which a client must take what was sent to it.
+    #: Maximum seconds for a client to read what was sent.
     write_seconds: float = 60.0
-    #: In which a client can read the last event before its connection is closed.
+    #: Maximum seconds for a client to read the last event before its connection is closed.
     linger_seconds: float = 2.0
 
 
 class WyomingConnection:
-    """A `Link`. An error is sent as an event and ends the connection: clients that know no errors wait for ever."""
+    """A client's `Link`. An `error` event ends the connection: clients that ignore errors would wait forever."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class WyomingConnection:
         self._idle_since = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Until the client leaves, an error, or a pause that is too long. Raises nothing."""
+        """Serve until the client leaves, an error, or an idle timeout. Raises nothing."""
         tasks = [asyncio.create_task(work) for work in (self._read(), self._answer(), self._wait_for_eviction())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -90,11 +90,11 @@ class WyomingConnection:
             self._writer.close()
 
     def evict(self) -> None:
-        """End the connection, which does no work, for another client."""
+        """End the idle connection, because another client needs its slot."""
         self._is_evicted.set()
 
     async def refuse(self, error: ApiError) -> None:
-        """Say why the client is not served."""
+        """Send the error to a client that is not served, and close the connection."""
         try:
             await self._end_with(error)
         finally:
@@ -128,7 +128,7 @@ class WyomingConnection:
     # -- events -------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Until the client leaves. What needs no model is answered at once, also during a request."""
+        """Read events until the client leaves; answer those that need no model at once, even during a request."""
         while (frame := await read_frame(self._reader, self._limits.frames)) is not None:
             self._last_event = asyncio.get_running_loop().time()
             if frame.type == "describe":
@@ -139,7 +139,7 @@ class WyomingConnection:
                 await self._unread.put(frame)
 
     async def _next(self, since: float, seconds: float) -> Frame:
-        """The next event with content that is not answered at once. Raises `TimeoutError` `seconds` after `since`.
+        """Return the next queued event with content. Raises `TimeoutError` `seconds` after `since`.
 
         Events without content do not count: a client that sends nothing else would keep its slot.
         """
@@ -194,10 +194,10 @@ class WyomingConnection:
             self._slots.wait(self)
             self._idle_since = asyncio.get_running_loop().time()
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------------------------
 
     async def _end_with(self, error: FrameError | ApiError) -> None:
-        """Send the error, and drop what the client still sends: a reset would delete it before it is read."""
+        """Send the error, then discard what the client still sends: a reset could delete the error unread."""
         self._metrics.rejected(error.code)
         if error.code not in ("idle_timeout", "connection_evicted"):
             log("Wyoming connection ended", logging.WARNING, code=error.code, cause=error.message)
@@ -210,7 +210,7 @@ class WyomingConnection:
                     pass
 
 
-#: Events that are handled in order. Others are dropped, as the protocol asks.
+#: Events that are handled in order. All others are dropped, as the protocol requires.
 HANDLED = {
     "select-program",
     "transcribe",
@@ -225,7 +225,7 @@ HANDLED = {
 
 
 def _is_empty(frame: Frame) -> bool:
-    """Whether a chunk has neither sound nor text."""
+    """Return whether a chunk has neither sound nor text."""
     is_chunk = frame.type in (transcription.AUDIO_CHUNK, synthesis.CHUNK)
     return is_chunk and not frame.payload and not frame.data.get("text")
 

@@ -1,4 +1,4 @@
-"""`Announcement`: a Wyoming server made known on the local network by Zeroconf (multicast DNS)."""
+"""`Announcement`: announces a Wyoming server on the local network by Zeroconf (multicast DNS)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from antiphon.dependencies import import_dependency
 
 SERVICE = "_wyoming._tcp.local."
-#: The group of multicast DNS, by which the address of this machine is found that others on its network see.
+#: Multicast DNS group; the route to it reveals the address under which the local network sees this machine.
 GROUP = "224.0.0.251"
 
 
 class Announcement:
-    """Home Assistant offers to set up servers that are announced."""
+    """Announcement of a server, which Home Assistant then offers to set up."""
 
     def __init__(self, host: str, port: int) -> None:
         package = import_dependency("zeroconf", "wyoming_zeroconf")
@@ -41,7 +41,7 @@ class Announcement:
 
 
 def network_address() -> str:
-    """The address of this machine on its network. Nothing is sent."""
+    """Return the address of this machine on its network, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((GROUP, 1))

@@ -1,4 +1,4 @@
-"""What clients ask for, read from the data of their frames. A wrong value is an `ApiError` that names the field."""
+"""Values of clients' events. An invalid value raises an `ApiError` that names the field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.audio.samples import DecodeLimits
 from antiphon.server.apis.wyoming.frames import Frame
 from antiphon.server.web.http.errors import ApiError, invalid
 
-#: Bytes of a sample.
+#: Supported bytes per sample.
 WIDTHS = (1, 2, 3, 4)
 MAX_NAME = 512
 MAX_TERMS = 1000
@@ -19,7 +19,7 @@ MIN_SILENCE = {"relaxed": 1.0, "default": 0.5, "aggressive": 0.25}
 
 @dataclass(frozen=True)
 class SoundFormat:
-    """Integers, little-endian, channels interleaved; those of one byte are unsigned."""
+    """Format of integer samples: little-endian, channels interleaved; one-byte samples are unsigned."""
 
     rate: int
     width: int
@@ -28,7 +28,7 @@ class SoundFormat:
 
 @dataclass(frozen=True)
 class WantedTranscript:
-    """`transcribe`: the model by name, or the language; and words that are likely."""
+    """Content of `transcribe`: a model or a language, likely words, and the silence that ends speech, in seconds."""
 
     name: str | None = None
     language: str | None = None
@@ -38,7 +38,7 @@ class WantedTranscript:
 
 @dataclass(frozen=True)
 class WantedVoice:
-    """The voice of a `synthesize` or `synthesize-start`."""
+    """Voice of a `synthesize` or `synthesize-start`."""
 
     name: str | None = None
     language: str | None = None
@@ -50,7 +50,7 @@ def unexpected(frame: Frame, wanted: str) -> ApiError:
 
 
 def sound_format(frame: Frame, default: SoundFormat | None = None) -> SoundFormat:
-    """The format in an `audio-start` or `audio-chunk`; `default` where the frame gives none."""
+    """Return the format in an `audio-start` or `audio-chunk`, or `default` if the frame has none."""
     fields = ("rate", "width", "channels")
     if default is not None and not any(name in frame.data for name in fields):
         return default
@@ -66,7 +66,7 @@ def sound_format(frame: Frame, default: SoundFormat | None = None) -> SoundForma
 
 
 def timestamp(frame: Frame) -> int:
-    """Milliseconds; 0 where the frame gives none."""
+    """Return the frame's timestamp in milliseconds, 0 if it has none."""
     return _whole(frame, "timestamp") if frame.data.get("timestamp") is not None else 0
 
 
@@ -92,7 +92,7 @@ def wanted_voice(frame: Frame) -> WantedVoice:
 
 
 def text(frame: Frame, name: str, limit: int) -> str | None:
-    """A string of at most `limit` characters; None where it is missing or null. Empty names count as missing."""
+    """Return a string of at most `limit` characters, or None if it is missing, null or empty."""
     value = frame.data.get(name)
     if value is None:
         return None

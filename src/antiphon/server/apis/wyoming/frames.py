@@ -8,20 +8,20 @@ from typing import Any
 
 import orjson
 
-#: Of the protocol that is spoken.
+#: Version of the protocol.
 VERSION = "1.10.2"
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One event: its type, its data, and the bytes that come with it."""
+    """An event: its type, its data, and its payload."""
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)
     payload: bytes = b""
 
     def encoded(self) -> bytes:
-        """The bytes of the frame, with its data after the line."""
+        """Return the bytes of the frame, with its data after the line."""
         header: dict[str, Any] = {"type": self.type, "version": VERSION}
         data = orjson.dumps(self.data) if self.data else b""
         if data:
@@ -33,7 +33,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class FrameLimits:
-    """The largest line, data and payload of a frame, in bytes, and the seconds in which a frame must arrive."""
+    """Maximum sizes of a frame's line, data and payload in bytes, and seconds in which a frame must arrive."""
 
     line_bytes: int = 64 << 10
     data_bytes: int = 1 << 20
@@ -43,7 +43,7 @@ class FrameLimits:
 
 
 class FrameError(Exception):
-    """A frame that cannot be read. What follows it cannot be read either."""
+    """An unreadable frame, after which nothing more can be read."""
 
     def __init__(self, message: str, code: str = "invalid_frame") -> None:
         super().__init__(message)
@@ -52,9 +52,10 @@ class FrameError(Exception):
 
 
 async def read_frame(stream: asyncio.StreamReader, limits: FrameLimits) -> Frame | None:
-    """The next frame; None at the end of the stream, also in the middle of a frame.
+    """Return the next frame, or None if the stream ends, even within a frame.
 
-    The limit of the stream must be that of a line. Waits for ever for the first byte, but not for the others.
+    The stream's limit must be `line_bytes`. Waits without a limit for the first byte of a frame, but not for the
+    others.
     """
     first = await stream.read(1)
     if not first:

@@ -1,4 +1,4 @@
-"""The `info` event: what a server offers, as clients read it."""
+"""The `info` event: the models and voices of a server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from antiphon import __version__
 from antiphon.server.apis.wyoming.frames import Frame
 from antiphon.server.apis.wyoming.offers import OfferedModel, Offers, language_tag
 
-#: The programs of transcription: text once the sound has ended, and text while it comes.
+#: Programs of transcription: text after the sound has ended, and text while it arrives.
 PROGRAM, LIVE_PROGRAM = "antiphon", "antiphon-live"
 PROGRAMS = (PROGRAM, LIVE_PROGRAM)
 TITLES = {PROGRAM: "Antiphon", LIVE_PROGRAM: "Antiphon, with text while you speak"}
 
 
 def info_event(offers: Offers) -> Frame:
-    """Kinds of service that a server lacks are empty lists: clients expect every one of them."""
+    """Build the event; kinds of service that the server lacks are empty lists, because clients expect all of them."""
     asr: list[dict[str, Any]] = []
     if offers.recognisers:
         models = [_model(model) | {"languages": list(model.languages)} for model in offers.recognisers]

@@ -1,4 +1,4 @@
-"""`WyomingListener`: what a server is started with to speak Wyoming."""
+"""`WyomingListener`: the socket and the options with which a Wyoming server is started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.server.web.telemetry.logs import log
 
 @dataclass(frozen=True)
 class WyomingListener:
-    """A bound socket. It may be announced on the network, and a callback gets its address."""
+    """A bound socket; `on_listening` receives the address at which the server listens."""
 
     listener: socket.socket
     is_announced: bool
@@ -24,7 +24,7 @@ class WyomingListener:
 
     @asynccontextmanager
     async def serving(self, serving: Serving) -> AsyncIterator[WyomingServer]:
-        """Serve until left. A server that cannot be announced is served all the same."""
+        """Serve while the context is entered, even if the announcement on the network fails."""
         server = WyomingServer(serving, self.listener)
         await server.start()
         self.on_listening(server.url)
@@ -41,7 +41,7 @@ class WyomingListener:
         try:
             announcement = Announcement(host, port)
             await announcement.start()
-        except Exception as error:  # of sockets, and what the package makes of them
+        except Exception as error:  # socket errors, and the package's own
             log("the Wyoming server is not announced", logging.WARNING, cause=str(error) or type(error).__name__)
             return None
         return announcement

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the Wyoming side."""
+"""Prometheus metrics of Wyoming connections and requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PREFIX = "antiphon:wyoming_"
 
 
 class WyomingMetrics:
-    """`status` of a request is `ok`, the code of its error, or `disconnected`."""
+    """Counts by status: a request's `status` is `ok`, the code of its error, or `disconnected`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.connections = Gauge(PREFIX + "connections", "Open Wyoming connections.", registry=registry)

@@ -1,4 +1,4 @@
-"""`Offers`: the transcription models and voices that a server announces, and which of them a client means."""
+"""`Offers`: the transcription models and voices that a server announces, and the choice among them for a request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, catalog
 from antiphon.weights.catalog.model_tasks import models_for
 from antiphon.weights.catalog.store import ModelStore
 
-#: Between a model and its voice, in a name that says both.
+#: Separator of model and voice in a name of both.
 SEPARATOR = "/"
-#: Languages of Whisper's multilingual models; large-v3 has one more.
+#: Languages of Whisper's multilingual models; large-v3 has another one.
 WHISPER_LANGUAGES = tuple(LANGUAGES[:-1])
 
 
@@ -31,17 +31,17 @@ class OfferedModel:
     name: str
     title: str
     author: str
-    #: On this machine, or configured, so that it is downloaded at the start.
+    #: Whether the model is on this machine, or configured and thus downloaded at startup.
     is_installed: bool
-    #: Of a transcription model.
+    #: Languages of a transcription model.
     languages: tuple[str, ...] = ()
-    #: Of a speech model: (name, language), the default first.
+    #: Voices of a speech model as (name, language), the default first.
     voices: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class OfferedVoice:
-    """`name` is what clients call it: that of the voice, with its model before it if another model has the same."""
+    """A voice; clients call it `name`, which includes the model if an earlier model has a voice of the same name."""
 
     name: str
     voice: str
@@ -50,7 +50,7 @@ class OfferedVoice:
 
 
 class Offers:
-    """Of one moment: models are loaded and unloaded. The default of each task comes first."""
+    """Models and voices available at one moment, the default of each task first."""
 
     def __init__(self, recognisers: list[OfferedModel], speakers: list[OfferedModel]) -> None:
         self.recognisers = recognisers
@@ -71,9 +71,10 @@ class Offers:
         )
 
     def recogniser_for(self, language: str | None) -> str | None:
-        """The default model, or the first that knows the language; None if there is no transcription model.
+        """Return the first model that knows the language, or None if there is no transcription model.
 
-        If none knows the language it is the default one, whose error lists those that it knows.
+        Without a language, the default model is chosen; also for a language that no model knows, so that its error
+        lists the known ones.
         """
         if language is None:
             fitting = self.recognisers
@@ -83,7 +84,10 @@ class Offers:
         return None if chosen is None else chosen.name
 
     def speaker_for(self, wanted: WantedVoice) -> tuple[str | None, str | None]:
-        """(model, voice): None is the default. The voice may be an alias or a mixture, or unknown to the model."""
+        """Return (model, voice); None is the default. The voice may be an alias, a mixture, or unknown to the model.
+
+        Raises `ApiError` if no voice speaks the language.
+        """
         if wanted.name is not None:
             return self._named(wanted.name, wanted.speaker)
         if wanted.language is None:
@@ -124,13 +128,13 @@ def plain_language(language: str) -> str:
 
 
 def whisper_code(language: str) -> str:
-    """A code such as `en` for `en-GB`."""
+    """Return Whisper's code of a language, such as `en` for `en-GB`."""
     code = plain_language(language).split("-")[0]
     return ALIASES.get(code, code)
 
 
 def language_tag(language: str) -> str:
-    """As clients write it: `en-US`."""
+    """Return the language as clients write it, such as `en-US`."""
     first, dash, region = language.partition("-")
     return f"{first}{dash}{region.upper()}"
 
@@ -141,7 +145,7 @@ def nothing_for(task: str) -> ApiError:
 
 
 def _models(serving: Serving, task: str) -> Iterator[tuple[Resident | ModelEntry, bool]]:
-    """Models for a task with whether they are installed: the default, those configured or loaded, the catalog's."""
+    """Yield a task's models and whether they are installed: the default, configured and loaded, then the catalog's."""
     models, store = serving.models, ModelStore.default()
     default = models.names().get({"transcribe": "default-transcription", "synthesize": "default-speech"}[task])
     own = [model for model in models if model.base is None and not model.is_companion and task_of(model) == task]
@@ -161,7 +165,7 @@ def _models(serving: Serving, task: str) -> Iterator[tuple[Resident | ModelEntry
 
 
 def _facts(model: Resident | ModelEntry) -> tuple[str, str]:
-    """Title and author, as far as they are known."""
+    """Return title and author of a model, as far as known."""
     entry = model if isinstance(model, ModelEntry) else catalog().get(model.reference.lower())
     if entry is None:
         return model.name, "unknown"

@@ -1,4 +1,4 @@
-"""One request of a Wyoming client: admitted, counted, ended and logged as those of HTTP are."""
+"""A request of a Wyoming client, admitted, counted, ended and logged like requests over HTTP."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Result = TypeVar("Result")
 
 
 class Link(Protocol):
-    """The client of a request."""
+    """Connection to the client of a request."""
 
     async def receive(self) -> Frame:
-        """The next event. One that does not come in time is an `ApiError`."""
+        """Return the next event. Raises `ApiError` if it does not arrive in time."""
 
     async def send(self, *frames: Frame) -> None:
-        """Returns when the client keeps up. Raises `ConnectionError` if it is gone."""
+        """Send frames, and return when the client keeps up. Raises `ConnectionError` if it has disconnected."""
 
 
 async def run_request(
     serving: Serving, metrics: WyomingMetrics, name: str, work: Callable[[RequestContext], Awaitable[None]]
 ) -> None:
-    """Do the work of a request in the current task. Every failure is an `ApiError`; cancelling frees what it holds."""
+    """Do the work of a request in this task. Failures raise `ApiError`; cancelling releases what the request holds."""
     context = RequestContext(uuid.uuid4().hex, METHOD, name, logs_text=serving.config.logs_text)
     token = current_context.set(context)
     status = "disconnected"
@@ -86,14 +86,14 @@ def _failure(serving: Serving, error: Exception, context: RequestContext) -> Api
 
 
 def limit_time(context: RequestContext, seconds: float) -> None:
-    """End the request unless it has ended after so many seconds."""
+    """End the request with an error unless it ends within `seconds`."""
     error = ApiError(504, f"the request took longer than {seconds:g} s", code="timeout", kind=SERVER)
     timer = asyncio.get_running_loop().call_later(seconds, context.end_with, error)
     context.at_end.append(timer.cancel)
 
 
 async def beside(feeding: Coroutine[Any, Any, None], reporting: Coroutine[Any, Any, Result]) -> Result:
-    """Do both at once; what `reporting` returns. The first failure of either cancels the other."""
+    """Run both at once, and return the result of `reporting`. The first failure of either cancels the other."""
     tasks = feeder, reporter = asyncio.create_task(feeding), asyncio.create_task(reporting)
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

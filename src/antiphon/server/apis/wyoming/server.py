@@ -1,4 +1,4 @@
-"""`WyomingServer`: the listener for Wyoming clients, beside that of HTTP and over the same models."""
+"""`WyomingServer`: the server for Wyoming clients, beside the HTTP server and with the same models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WyomingLimits:
 
 
 class WyomingServer:
-    """Requests are among those of `serving`: they are waited for, listed and cancelled as those of HTTP are."""
+    """Server whose requests belong to `serving`: they are waited for, listed and cancelled like those over HTTP."""
 
     def __init__(self, serving: Serving, listener: socket.socket, limits: WyomingLimits | None = None) -> None:
         idle = LinkLimits(idle_seconds=serving.config.connections.idle_seconds)
@@ -33,7 +33,7 @@ class WyomingServer:
         self._limits = limits or WyomingLimits(link=idle)
         self._metrics = WyomingMetrics(serving.metrics.registry)
         self._slots = Connections(self._limits.connections)
-        self._connections: set[asyncio.Task[None]] = set()  # with those that are being closed
+        self._connections: set[asyncio.Task[None]] = set()  # including those being closed
         self._server: asyncio.Server | None = None
 
     @property
@@ -46,7 +46,7 @@ class WyomingServer:
         log("listening for Wyoming", address=self.url)
 
     async def stop(self) -> None:
-        """Close every connection. Requests that still run are cancelled."""
+        """Close every connection, and cancel the requests that still run."""
         if self._server is not None:
             self._server.close()
         for task in self._connections:
@@ -56,7 +56,7 @@ class WyomingServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         most = self._limits.connections
-        if len(self._connections) >= 2 * most:  # a flood: half of the connections are being closed already
+        if len(self._connections) >= 2 * most:  # a flood: half of the connections are already being closed
             writer.transport.abort()
             return
         connection = WyomingConnection(self._serving, self._metrics, self._limits.link, reader, writer, self._slots)

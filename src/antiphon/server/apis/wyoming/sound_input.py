@@ -1,4 +1,4 @@
-"""`WyomingSoundInput`: the chunks of a client as mono sound at 16 kHz, whatever their rate, width and channels."""
+"""`WyomingSoundInput`: converts a client's sound of any rate, width and channels to mono at 16 kHz."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENCODINGS: dict[int, Encoding] = {1: "u8", 2: "s16le", 3: "s24le", 4: "s32le"}
 
 
 class WyomingSoundInput:
-    """The same samples come out however the sound is divided into chunks. A change of format ends what came before."""
+    """Converter whose samples do not depend on the division into chunks. A new format ends the previous sound."""
 
     def __init__(self) -> None:
         self._format: SoundFormat | None = None
@@ -37,7 +37,7 @@ class WyomingSoundInput:
         return np.concatenate([ended, made]) if len(ended) else made
 
     def finish(self) -> Floats:
-        """What is still inside. Part of a sample that never became whole is dropped."""
+        """Return the remaining samples; bytes of an incomplete sample are dropped."""
         mix, self._mix = self._mix, None
         resampler, self._resampler, self._rest = self._resampler, None, b""
         if mix is None or resampler is None:

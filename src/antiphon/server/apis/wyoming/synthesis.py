@@ -1,4 +1,4 @@
-"""A synthesis: a text, whole or as it is written, and its sound."""
+"""`WyomingSynthesis`: speaks a text, given whole or while it is written."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SYNTHESIZE = "synthesize"
 START, CHUNK, STOP = "synthesize-start", "synthesize-chunk", "synthesize-stop"
 #: Seconds of sound in an `audio-chunk`.
 CHUNK_SECONDS = 0.1
-#: Bytes of a sample.
+#: Bytes per sample.
 WIDTH = 2
 
 
 class WyomingSynthesis:
-    """One text. Its sound is one stream: `audio-start`, chunks of 16-bit samples, `audio-stop`."""
+    """Synthesis of one text as one stream of sound: `audio-start`, chunks of 16-bit samples, `audio-stop`."""
 
     def __init__(self, serving: Serving, link: Link) -> None:
         self._serving = serving
@@ -34,7 +34,7 @@ class WyomingSynthesis:
         self._rate = 0
 
     async def run_whole(self, context: RequestContext, frame: Frame) -> None:
-        """`synthesize`."""
+        """Speak the text of a `synthesize`."""
         limit_time(context, self._serving.config.limits.request_seconds)
         whole = self._checked(frame)
         if not whole.strip():
@@ -47,7 +47,7 @@ class WyomingSynthesis:
             call.close()
 
     async def run_streamed(self, context: RequestContext, frame: Frame) -> None:
-        """`synthesize-start`, and the chunks that follow it until `synthesize-stop`. No text has no sound."""
+        """Speak the chunks from `synthesize-start` to `synthesize-stop`; without text, no sound is sent."""
         call = await self._open(context, wanted_voice(frame), "", is_open=True)
         beginning: str | None = ""
         while beginning is not None and not beginning.strip():
@@ -79,11 +79,11 @@ class WyomingSynthesis:
         call.end_text()
 
     async def _next_text(self) -> str | None:
-        """The text of the next chunk; None at the end."""
+        """Return the text of the next chunk, or None at the end."""
         while (frame := await self._link.receive()).type != STOP:
             if frame.type == CHUNK:
                 return self._checked(frame)
-            if frame.type != SYNTHESIZE:  # the whole text again, for servers that know no chunks
+            if frame.type != SYNTHESIZE:  # the whole text again, for servers without streaming
                 raise unexpected(frame, "synthesize-chunk or synthesize-stop")
         return None
 

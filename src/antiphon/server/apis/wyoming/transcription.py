@@ -1,4 +1,4 @@
-"""A transcription: sound in, as it is spoken or as fast as the engine takes it; voice activity and text out."""
+"""`WyomingTranscription`: transcribes sound as it is spoken or as fast as possible; reports voice activity and text."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from antiphon.server.web.http.errors import invalid
 from antiphon.server.web.telemetry.logs import log
 
 AUDIO_START, AUDIO_CHUNK, AUDIO_STOP = "audio-start", "audio-chunk", "audio-stop"
-#: Seconds of sound that are sent to the engine at a time.
+#: Minimum seconds of sound that are sent to the engine at a time.
 PIECE_SECONDS = 0.25
-#: A live session may be this far ahead of real time: the engine holds its sound.
+#: Maximum seconds of a live session's sound ahead of real time, because the engine holds it.
 LEAD_SECONDS = 60.0
-#: Payloads above this size are converted in a thread.
+#: Minimum bytes of a payload that is converted in a thread.
 LARGE_BYTES = 128 << 10
 
 
 class WyomingTranscription:
-    """One stream of sound, from its first event to the transcript. With `is_live`, text comes while the person speaks.
+    """Transcription of one stream of sound. With `is_live`, text is sent while the person speaks.
 
-    Otherwise the transcript equals that of the same sound sent over HTTP, and text comes as it becomes final.
+    Otherwise the transcript equals that of the same sound sent over HTTP, and text is sent as it becomes final.
     """
 
     def __init__(self, serving: Serving, link: Link, wanted: WantedTranscript, *, is_live: bool) -> None:
@@ -54,7 +54,7 @@ class WyomingTranscription:
         self._held: list[Floats] = []
         self._num_held = 0
         self._num_samples = 0
-        self._origin = 0  # the timestamp of the first chunk, in milliseconds
+        self._origin = 0  # timestamp of the first event, in milliseconds
         self._has_begun = False
         self._started = time.monotonic()
 
@@ -64,7 +64,7 @@ class WyomingTranscription:
         voices = asyncio.create_task(self._report_voice(voice))
         try:
             transcript = await beside(self._feed(first, stream, voice, context), self._report(stream))
-            await voices  # its last events come before the transcript
+            await voices  # the transcript follows its last event
             await self._send_transcript(transcript)
         finally:
             stream.close()
@@ -103,7 +103,7 @@ class WyomingTranscription:
     async def _feed(
         self, first: Frame, stream: AsyncTranscription, voice: AsyncVoiceActivity, context: RequestContext
     ) -> None:
-        """Send sound to the engine until the client says that it has ended."""
+        """Send sound to the engine until the client ends it."""
         if first.type == AUDIO_START:
             self._format = sound_format(first)
         self._origin = timestamp(first)
@@ -145,7 +145,7 @@ class WyomingTranscription:
             lead = self._num_samples / SPEECH_RATE - (time.monotonic() - self._started) - LEAD_SECONDS
             await asyncio.sleep(max(0.0, lead))
         elif not await stream.room():
-            return  # it has failed; `_report` raises why
+            return  # it has failed, which `_report` raises
         samples = np.concatenate(self._held)
         self._held, self._num_held = [], 0
         stream.push(samples)
@@ -174,7 +174,7 @@ class WyomingTranscription:
         await self._link.send(Frame("transcript", data), Frame("transcript-stop"))
 
     async def _report_voice(self, voice: AsyncVoiceActivity) -> None:
-        """A failure of the detector is left to the transcription, which needs it too."""
+        """Send voice activity; a failure of the detector is left to the transcription, which needs it too."""
         try:
             async for event in voice:
                 if isinstance(event, VoiceStarted | VoiceStopped):
