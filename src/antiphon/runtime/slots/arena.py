@@ -18,7 +18,7 @@ from antiphon.runtime.loading.process_memory import release_pages
 
 @dataclass(frozen=True)
 class Arena:
-    """The memory and the allocator of its slabs."""
+    """KV arena of a device: its memory and the allocator of its slabs."""
 
     books: SlabArena
     memory: Tensor
@@ -27,7 +27,10 @@ class Arena:
     def allocate(
         cls, config: EngineConfig, device: Device | None = None, kv_bytes: int | None = None, block_bytes: int = 0
     ) -> Arena:
-        """Of `kv_bytes`, else of the configured size; on the CPU unless a device is given. Slabs fit the blocks."""
+        """Allocate `kv_bytes`, or the configured size, on `device` (default: the CPU), in slabs that fit `block_bytes`.
+
+        Raise MemoryBudgetError if the memory is not available.
+        """
         size = kv_bytes or config.kv_bytes or config.cpu_kv_bytes
         place = torch.device("cpu") if device is None else device.torch
         if place.type == "cpu":
@@ -43,11 +46,11 @@ class Arena:
 
     @classmethod
     def empty(cls, device: Device) -> Arena:
-        """Of no bytes, for models that cache nothing."""
+        """Return an arena of zero bytes, for models that cache nothing."""
         return cls(SlabArena(0, UNIT_BYTES), torch.empty(0, dtype=torch.uint8, device=device.torch))
 
     def release_free_pages(self) -> None:
-        """Return the memory of free slabs to the system; it reads as zero when it is used again."""
+        """Return the CPU pages of free slabs to the operating system; they read as zero when they are used again."""
         if self.memory.device.type == "cpu":
             base = self.memory.data_ptr()
             for offset, size in self.books.free_spans():

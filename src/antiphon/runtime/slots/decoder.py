@@ -23,14 +23,17 @@ from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.context import DEVICE_DEPTH, SlotContext
 
-#: Bytes of a step's fp32 logits of prompts whose log-probabilities are wanted.
+#: Maximum bytes of a step's fp32 logits for prompts whose log-probabilities are requested.
 PROMPT_LOGIT_BYTES = 256 << 20
 
 
 def cache_layouts(
     groups: Sequence[CacheGroup], config: EngineConfig, sizes: DeviceSizes | None = None
 ) -> list[CacheLayout]:
-    """Cache groups in the page types of a device (the CPU's without sizes), with compression where it is configured."""
+    """Return the layout of each cache group, with the page types of a device (default: the CPU's).
+
+    `FULL` groups are compressed if the configuration says so. Raise InvalidRequestError if the page types do not fit.
+    """
     layouts, sizes = [], sizes or config.sizes()
     for group in groups:
         compressed = config.recent_tokens is not None and group.kind is CacheKind.FULL
@@ -52,14 +55,14 @@ def cache_layouts(
 
 
 def check_page_types(sizes: DeviceSizes, device_type: str) -> None:
-    """Reject pages that such a device does not have."""
+    """Reject page types that the device type does not support."""
     for kind in (sizes.key_type, sizes.value_type):
         if not ops.stores_pages(PAGE_TYPES[kind], device_type):
             raise UnsupportedError(f"{kind} pages are not supported on the CPU; use int8 for the same size")
 
 
 def group_specs(layouts: Sequence[CacheLayout]) -> list[GroupSpec]:
-    """Cache groups as the bookkeeping of blocks sees them."""
+    """Convert cache layouts to the specs that the block manager takes."""
     return [
         GroupSpec(
             layout.group.name,
@@ -75,12 +78,12 @@ def group_specs(layouts: Sequence[CacheLayout]) -> list[GroupSpec]:
 def device_executor(
     part: TokenDecoder, cache: KVCache, loaded: LoadedModel, speculates: bool, **shape: Any
 ) -> Executor:
-    """An executor whose kernels only a device other than the CPU has; those of the first steps are compiled."""
+    """Create an executor for a device other than the CPU; on CUDA, start to compile the kernels of its first steps."""
     from antiphon.executor.device.executor import DeviceExecutor
     from antiphon.ops.triton.ahead.compiler import AheadCompiler
 
     executor = DeviceExecutor(part, cache, loaded.device, **shape)
-    if loaded.device.torch.type != "cuda":  # imitated: nothing is compiled
+    if loaded.device.torch.type != "cuda":  # simulated device: no kernels to compile
         return executor
     with loaded.report.phase("kernels"):
         executor.compile_ahead(AheadCompiler(loaded.device.torch), speculates)
@@ -118,7 +121,7 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
 
 
 def _draft_model(draft: LoadedModel, context: SlotContext) -> tuple[DraftModel, Executor]:
-    """The bookkeeping of a draft model and its executor, on the arena of the model that it drafts for."""
+    """Create a draft model's block bookkeeping and its executor, on the arena of the model that it drafts for."""
     part = draft.model.part(TokenDecoder)
     assert part is not None
     layouts = _layouts(part, draft, context)
@@ -135,7 +138,7 @@ def _draft_model(draft: LoadedModel, context: SlotContext) -> tuple[DraftModel, 
 
 
 def _layouts(part: TokenDecoder, loaded: LoadedModel, context: SlotContext) -> list[CacheLayout]:
-    """The cache of a decoder, whose blocks the arena's slabs hold."""
+    """Return the cache layouts of a decoder; reject blocks that are larger than the arena's slabs."""
     layouts, books = cache_layouts(part.cache_groups, context.config, context.sizes), context.arena.books
     largest = max(layout.block_bytes for layout in layouts)
     if largest > books.slab_bytes:

@@ -1,4 +1,4 @@
-"""The slot of a detector: one-shot requests, a small input each."""
+"""The slot of a detector: one-shot requests of one small input each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.runtime.slots.context import SlotContext
 
 
 def detector_slot(part: Detector, context: SlotContext) -> ModelSlot:
-    """Requests are ordered by priority even where the policy is by arrival: live sessions go before recordings."""
+    """Create a slot that runs by priority even under an arrival policy: live sessions go before recordings."""
     scheduler = OneShotScheduler(
         context.name, context.priority_policy(), max_model_tokens=sys.maxsize, max_step_tokens=part.step_size
     )

@@ -20,10 +20,10 @@ from antiphon.runtime.slots.decoder import cache_layouts
 
 
 class EngineDevice:
-    """A device with the memory for keys and values of its models.
+    """A device and the KV arena of its models.
 
-    That of the CPU is reserved at once. That of another device is reserved for the first model that has a cache, whose
-    weights are on the device by then: it takes what they leave. It is freed with the last model.
+    The CPU's arena is reserved at once. Another device's arena is reserved for the first model with a cache, after its
+    weights are loaded, in the memory that they leave; it is freed with the last model.
     """
 
     def __init__(self, device: Device, config: EngineConfig) -> None:
@@ -32,7 +32,7 @@ class EngineDevice:
         self._lock = threading.Lock()
         self._models: set[str] = set()
         self._arena = Arena.allocate(config, device) if device.is_cpu else None
-        #: For weights and keys and values together.
+        #: Memory budget for weights, keys and values together.
         self.budget_bytes = default_budget() if device.is_cpu else device.free_bytes() - reserve_bytes(device)
 
     @property
@@ -41,21 +41,21 @@ class EngineDevice:
 
     @property
     def books(self) -> SlabArena | None:
-        """Of the arena, if it is reserved."""
+        """Slab allocator of the arena; None until the arena is reserved."""
         arena = self._arena
         return None if arena is None else arena.books
 
     def acquire(self, name: str, model: Model, draft: Model | None = None) -> Arena:
-        """The arena, for a model whose weights are on the device, and for its draft model, if it has one.
+        """Register a model whose weights are on the device, and return the arena for it and its draft model.
 
-        `release` follows when it is unloaded.
+        The arena is empty if no model on the device has a cache. Call `release` when the model is unloaded.
         """
         with self._lock:
             present = {name, *self._models}
             models = [model] if draft is None else [model, draft]
             decoders = [decoder for one in models if (decoder := one.part(TokenDecoder)) is not None]
             if self._arena is None and decoders:
-                self.trim()  # what the allocator keeps would count as used
+                self.trim()  # memory that the allocator caches would count as used
                 sizes = self._config.sizes(self.device)
                 workspace = sum(workspace_bytes(one, sizes) for one in models)
                 expected = self._config.expected_weights.items()
@@ -68,7 +68,7 @@ class EngineDevice:
             return self._arena or Arena.empty(self.device)
 
     def release(self, name: str) -> None:
-        """A model is unloaded; the memory of free slabs goes back to the system."""
+        """Remove an unloaded model, and return the memory of free slabs to the system."""
         with self._lock:
             self._models.discard(name)
             if not self._models and not self.device.is_cpu:
@@ -77,7 +77,7 @@ class EngineDevice:
                 self._arena.release_free_pages()
 
     def figures(self) -> dict[str, int]:
-        """Bytes of the arena and how many models hold; of the device's memory, and how many are free."""
+        """Return the arena's total bytes and bytes lent to models, and the device's total and free bytes."""
         books = self.books
         return {
             "total_bytes": 0 if books is None else books.total_bytes,
@@ -87,21 +87,21 @@ class EngineDevice:
         }
 
     def close(self) -> None:
-        """Give the arena back; no model is there any more."""
+        """Release the arena; all models must be unloaded."""
         with self._lock:
             self._arena = None
             self._models = set()
         self.trim()
 
     def trim(self) -> None:
-        """Give memory that nothing uses any more, and that the allocator keeps, back to the device."""
+        """Return unused memory that the CUDA allocator caches to the device."""
         if self.device.torch.type == "cuda":
             gc.collect()
             torch.cuda.empty_cache()
 
 
 class EngineDevices:
-    """The devices by name. Used from any thread. The engine's own is opened at once, others when a model asks."""
+    """Devices by name, for any thread. The engine's own is opened at once, the others on first use."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
@@ -110,11 +110,11 @@ class EngineDevices:
         self.default = self.get(None)
 
     def get(self, name: str | None) -> EngineDevice:
-        """The device of that name, or the engine's own. One that cannot be used is an `UnsupportedError`."""
+        """Return the device of that name, or the engine's own for None. Raise UnsupportedError if it cannot be used."""
         return self.of(self._config.open_device(name))
 
     def of(self, device: Device) -> EngineDevice:
-        """The engine's own view of a device, which a model may have been loaded onto before."""
+        """Return the `EngineDevice` of a device, created on first use."""
         with self._lock:
             found = self._opened.get(device.name)
             if found is None:

@@ -1,4 +1,4 @@
-"""The slot of a text embedding: one-shot requests, a whole text each."""
+"""The slot of a text embedding: one-shot requests of one whole text each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slot of an encoder: one-shot requests, a window each, which become requests of the decoder that it feeds."""
+"""The slot of an encoder: one-shot requests of one window each, which become requests of the decoder that it feeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from antiphon.executor.encoder import EncoderExecutor
 from antiphon.models.base.parts import Encoder
 from antiphon.runtime.slots.context import DEVICE_DEPTH, SlotContext
 
-#: Requests up to which a decoder on a GPU is fed first: its steps take about as long for many as for one.
+#: Decoder requests on a GPU up to which the encoder runs first: a decoder step takes about as long for many as for one.
 DEVICE_FEED_REQUESTS = 64
 
 
 def encoder_slot(part: Encoder, context: SlotContext) -> ModelSlot:
-    """Every stage is a step of its own, so that other models' steps come between the layers of a window; on a GPU, many
-    stages together are.
+    """Create a slot that shares the clock of the decoder it feeds, so that both count as one model.
 
-    Encoder and decoder share the model's time.
+    On the CPU every stage is a step of its own, so that other models' steps come between the layers of a window; on a
+    GPU, a step takes many stages.
     """
     config, decoder, device = context.config, context.made[part.feeds], context.loaded.device
     scheduler = OneShotScheduler(

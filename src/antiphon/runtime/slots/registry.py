@@ -1,4 +1,4 @@
-"""Which function makes the slot of which kind of part. A new kind is one file in this folder and one line here."""
+"""Slot makers by kind of part. A new kind is one file in this folder and one line here."""
 
 from __future__ import annotations
 

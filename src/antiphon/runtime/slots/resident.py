@@ -1,4 +1,4 @@
-"""A loaded model made part of an engine: one slot for each part that the model declares."""
+"""The slots of a loaded model: one for each part that the model declares."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from antiphon.weights.catalog.model_tasks import KINDS
 
 
 def slot_name(model: str, part: Part | type[Part]) -> str:
-    """The name of a part's slot: the model's own, unless the part feeds another one."""
+    """Return the name of a part's slot: the model's own, with the role appended if the part feeds another part."""
     return model if part.feeds is None else f"{model} {part.role}"
 
 
 def encoder_name(model: str) -> str:
-    """The name of the slot of a model's encoder."""
     return slot_name(model, Encoder)
 
 
 def slot_names(name: str, model: Model) -> list[str]:
-    """The names of the slots of a model."""
     return [slot_name(name, part) for part in _in_order(model)]
 
 
 def make_slots(
     loaded: LoadedModel, arena: Arena, config: EngineConfig, draft: LoadedModel | None = None
 ) -> list[ModelSlot]:
-    """Scheduler and executor for every part of a model, on the shared arena, with a draft model where it has one."""
+    """Create the slots (scheduler and executor) of all parts of a model on the arena, with a draft model if given.
+
+    Raise UnsupportedError if the model has no part that the engine can serve.
+    """
     made: dict[str, ModelSlot] = {}
     for part in _in_order(loaded.model):
         context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made, draft)
@@ -49,12 +50,15 @@ def make_slots(
 
 
 def _in_order(model: Model) -> list[Part]:
-    """The model's parts; a part that another one feeds comes before it."""
+    """Return the model's parts, each after the part that it feeds."""
     return sorted(model.parts(), key=lambda part: part.feeds is not None)
 
 
 def check_batch_invariance(device: Device, loaded: LoadedModel | None = None) -> None:
-    """Batch-invariant mode needs kernels that treat every row alike; GPUs have them for text generation."""
+    """Raise UnsupportedError unless the device, and the model if given, supports batch-invariant mode.
+
+    The mode needs kernels that treat every row alike; GPUs have them for text generation only.
+    """
     if ops.active_backend(device.torch.type).name == "reference":
         missing = (
             "native kernels, and this installation was made without a C++ compiler"

@@ -1,4 +1,4 @@
-"""The slot of a speech model: one-shot requests, an utterance each."""
+"""The slot of a speech model: one-shot requests of one utterance each."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from antiphon.models.base.parts import SynthesisStages
 from antiphon.ops.threads import machine_threads
 from antiphon.runtime.slots.context import SlotContext
 
-#: Phonemes of the utterances that one step takes together; for each core, where utterances are computed side by side.
-#: The convolutions gain nothing from more, and a longer step delays all other requests.
+#: Phonemes per step on the CPU, or per step and core where utterances are computed side by side. The convolutions gain
+#: nothing from more, and a longer step delays all other requests.
 STEP_TOKENS = 96
 
 
-#: Phonemes of a step on a GPU, some two minutes of speech: less leaves it idle, and more takes many gigabytes.
+#: Phonemes per step on a GPU, some two minutes of speech: fewer leave it idle, more take many gigabytes.
 DEVICE_STEP_TOKENS = 2048
 
 
 def synthesis_slot(part: SynthesisStages, context: SlotContext) -> ModelSlot:
-    """Every stage is a step of its own.
+    """Create a slot in which every stage is a step of its own.
 
-    Requests are ordered by priority even where the policy is by arrival: a listener whose audio runs out goes first.
+    Requests run by priority even under an arrival policy: a listener whose audio runs out goes first.
     """
     config, device = context.config, context.loaded.device
     side_by_side = machine_threads() if device.is_cpu and part.lone_stages == len(part.stages) else 1
