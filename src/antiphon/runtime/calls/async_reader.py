@@ -17,10 +17,10 @@ Item = TypeVar("Item")
 
 
 class AsyncReader(Generic[Item]):
-    """An asynchronous iterator of a call's events; a failure is raised by it, after what came before was read.
+    """An asynchronous iterator of a call's events; a failure is raised after all earlier events are read.
 
-    `anext` may be used as well: cancelling a wait (`asyncio.wait_for`) loses nothing. `ids` are those that the sink has
-    the reader's events under.
+    `anext` works too: cancelling a wait (`asyncio.wait_for`) loses no event. `ids` are the ids whose events the reader
+    receives from the sink (default: the call's own).
     """
 
     def __init__(self, control: CallControl, sink: ThreadSink, ids: list[str] | None = None) -> None:
@@ -36,39 +36,39 @@ class AsyncReader(Generic[Item]):
         sink.open(self._ids, self)
 
     def _is_last(self, item: Item) -> bool:
-        """Take note of an item that came; True if nothing follows it."""
+        """Record a received item; return whether it is the last."""
         return isinstance(item, FinalEvent)
 
     def _on_read(self, item: Item) -> None:
-        """An item goes to the caller."""
+        """Override to act when the caller reads an item."""
 
     def _futures(self) -> tuple[asyncio.Future[None] | None, ...]:
-        """What may be waited on."""
+        """Return the futures that a caller may be waiting on."""
         return self._accepted, self._waiter
 
     @property
     def id(self) -> str:
-        """The call's id, as in traces."""
+        """Call id, as in traces."""
         return self._control.id
 
     # -- for the caller -----------------------------------------------------------------------------------------
 
     async def accepted(self) -> None:
-        """Return when the engine has taken the call (not when it runs); raise the error that rejected it."""
+        """Return when the engine has accepted the call (it may not run yet); raise the error that rejected it."""
         if not self._accepted.done():
-            await asyncio.wait([self._accepted])  # which, unlike awaiting it, does not cancel it
+            await asyncio.wait([self._accepted])  # unlike `await`, `wait` does not cancel the future
         if self._error is not None and not self._items:
             raise self._raised()
 
     def _raised(self) -> BaseException:
-        """A new one each time: two readers' traces do not mix."""
+        """Return a new copy of the error, so that the tracebacks of two readers do not mix."""
         assert self._error is not None
         raised = type(self._error)(*self._error.args)
         raised.__cause__ = self._error.__cause__
         return raised
 
     def __aiter__(self) -> AsyncIterator[Item]:
-        """Leaving the loop early (break, cancellation) closes the reader."""
+        """Return an iterator; leaving its loop early (break, cancellation) closes the reader."""
         return self._until_left()
 
     async def _until_left(self) -> AsyncIterator[Item]:
@@ -90,7 +90,7 @@ class AsyncReader(Generic[Item]):
         return item
 
     async def _has_more(self) -> bool:
-        """Wait for an item; False at the end. Raises the failure."""
+        """Wait for an item and return True, or False at the end. Raise the error if the call failed."""
         while not self._items:
             if self._error is not None:
                 raise self._raised()
@@ -104,7 +104,7 @@ class AsyncReader(Generic[Item]):
         return True
 
     def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
-        """Cancel what still runs. May be called twice."""
+        """Cancel the call if it is still running. May be called twice."""
         if not self._is_done:
             self._is_done = True
             self._sink.close(self._ids)
@@ -112,7 +112,7 @@ class AsyncReader(Generic[Item]):
         self._wake()
 
     async def aclose(self) -> None:
-        """The same as `close`, for `contextlib.aclosing`."""
+        """Call `close`; for `contextlib.aclosing`."""
         self.close()
 
     async def __aenter__(self) -> Self:

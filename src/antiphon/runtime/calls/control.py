@@ -1,4 +1,4 @@
-"""`CallControl`: what a reader may do to the call that it reads from, here or in the engine process."""
+"""`CallControl` and its variants: what a reader may do to its call, in this process or in the engine process."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from antiphon.engine.request import FinishReason
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import TurnSettings
 
-#: Of one prompt, in one call.
+#: Maximum samples of one prompt in one call.
 MAX_SAMPLES = 128
 
 _numbers = itertools.count(1)
 
 
 def new_id(kind: str = "request") -> str:
-    """An id that no other call of this process has."""
+    """Return an id that is unique in this process."""
     return f"{kind}-{next(_numbers)}"
 
 
 class CallControl(Protocol):
-    """Every method returns at once and may be called from any thread, also after the call has ended."""
+    """Control of a call. Every method returns at once, in any thread, also after the call has ended."""
 
     @property
     def id(self) -> str: ...
@@ -33,49 +33,49 @@ class CallControl(Protocol):
 
 class SpeechControl(CallControl, Protocol):
     def release(self) -> None:
-        """A chunk has been read: another may be made."""
+        """Report that a chunk was read, so that another may be made."""
 
     def append(self, text: str) -> None:
-        """More of a text that is spoken while it is written."""
+        """Append to a text that is spoken while it is written."""
 
     def end_text(self) -> None:
-        """No more text will come."""
+        """Declare the text complete."""
 
 
 class SoundControl(CallControl, Protocol):
-    """Of a live session, or of a recording that is sent while it is transcribed."""
+    """Control of a live session, or of a recording that is sent while it is transcribed."""
 
     def push(self, samples: Floats) -> None:
-        """Mono sound at 16 kHz."""
+        """Send mono samples at 16 kHz."""
 
     def finish(self) -> None:
-        """No more sound will come; the transcript follows."""
+        """Declare the sound complete; the last events follow."""
 
 
 class TurnControl(Protocol):
-    """What decides about turns of speech. Every method returns at once and may be called after the end."""
+    """Control of turn detection. Every method returns at once and may be called after the end."""
 
     def push(self, samples: Floats) -> None:
-        """Mono sound at 16 kHz."""
+        """Send mono samples at 16 kHz."""
 
     def commit(self) -> None:
         """End the turn here. `TurnEnded` or `CommitEmpty` follows."""
 
     def clear(self) -> None:
-        """Drop the sound of the turn that has not ended. `Cleared` follows."""
+        """Discard the sound of the open turn. `Cleared` follows."""
 
     def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
-        """Use other settings from here on."""
+        """Use these settings from here on."""
 
     def set_min_speech(self, milliseconds: int) -> None:
-        """How long speech must be to open a turn."""
+        """Set the minimum length of speech that opens a turn."""
 
     def hold_hypotheses(self, is_held: bool) -> None:
-        """Begin no hypotheses while an answer is being made."""
+        """Begin no hypotheses while `is_held` is set, as while an answer is being made."""
 
     def rest(self, milliseconds: int = 0) -> None:
-        """An answer will have been heard after so much more sound: the idle timeout counts from there."""
+        """Count the idle timeout from `milliseconds` of sound after now, when an answer will have been heard."""
 
 
 class HearingControl(TurnControl, SoundControl, Protocol):
-    """The control of a call that hears turns of speech."""
+    """Control of a call that hears turns of speech."""

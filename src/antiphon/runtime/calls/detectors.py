@@ -1,4 +1,4 @@
-"""`Detectors`: the small models that calls use beside their own, such as voice activity."""
+"""`Detectors`: the small models that calls use beside their own, such as voice activity detection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from antiphon.models.base.model import Model
 
 
 class Detectors(Protocol):
-    """For any thread. A detector is loaded when it is first used."""
+    """Access to detectors from any thread. A detector is loaded on first use."""
 
     def model(self, name: str) -> Model:
-        """The detector of that reference, loaded if necessary. Raises why it cannot be."""
+        """Return the detector with that name, loaded if necessary. Raise the error if loading fails."""
 
     def run(self, name: str, inputs: Any, priority: Priority = Priority.NORMAL) -> Any:
-        """The result for one input; waits for it. Inputs of several calls are computed together."""
+        """Wait for the result for one input and return it. Inputs of several calls are computed together."""

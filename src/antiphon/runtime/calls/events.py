@@ -1,7 +1,7 @@
-"""What a call to the engine emits, for every kind of caller: text, segments, sound, and its end.
+"""Events that a call to the engine emits, for every kind of caller: text, segments, sound, and its end.
 
-A call is one object, of the class that its task declares (`runtime/calls/tasks.py`). It emits events to a sink by its
-id; the sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).
+A call is one object of the class that its task declares (`runtime/calls/tasks.py`). It emits events to a sink under its
+id; sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from antiphon.errors import AntiphonError
 
 
 class CallEvent:
-    """Base of what a call emits, except text and errors. A subclass is a dataclass that msgspec can encode."""
+    """Base of all events except text and errors. A subclass is a dataclass that msgspec can encode."""
 
 
 class FinalEvent(CallEvent):
@@ -22,9 +22,9 @@ class FinalEvent(CallEvent):
 
 
 class TextDelta(NamedTuple):
-    """Text that one sample gained since the last delta. A slow reader gets fewer and larger ones.
+    """Text that one sample gained since its last delta. A slow reader receives fewer and larger deltas.
 
-    With `SamplingParams.logprobs` it has the log-probabilities of its tokens, and the end token is among them.
+    With `SamplingParams.logprobs` it has the log-probabilities of its tokens, including the end token.
     """
 
     id: str
@@ -48,26 +48,26 @@ class Ended(FinalEvent):
     time_to_first_token: float = 0.0
     time_per_output_token: float = 0.0
     total: float = 0.0
-    #: Seconds between each token and the next.
+    #: Seconds between consecutive tokens.
     gaps: list[float] = field(default_factory=list)
     preemptions: int = 0
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
-    #: Of the prompt's tokens, 1 for the likeliest; with `SamplingParams.prompt_top_logprobs`.
+    #: Rank of each prompt token, 1 for the likeliest; with `SamplingParams.prompt_top_logprobs`.
     prompt_ranks: list[int] = field(default_factory=list)
-    #: The stop string that ended it.
+    #: Stop string that ended the sample.
     stop_string: str | None = None
-    #: Tokens that were computed as a draft, and those of them that became the answer's.
+    #: Number of draft tokens computed, and number of them accepted into the answer.
     drafted_tokens: int = 0
     accepted_tokens: int = 0
-    #: The same by their position in a draft, from the first on.
+    #: The same numbers by position in the draft, from the first on.
     drafted_at: list[int] = field(default_factory=list)
     accepted_at: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Embeddings(FinalEvent):
-    """A vector [width] for each text, in order."""
+    """A vector of shape [width] for each text, in order."""
 
     vectors: Floats  # [texts, width]
     prompt_tokens: int
@@ -75,15 +75,15 @@ class Embeddings(FinalEvent):
 
 @dataclass(frozen=True)
 class Accepted(CallEvent):
-    """The engine process has taken the call: it waits or runs. Comes first. Recordings have none."""
+    """The first event: the engine process has accepted the call, which waits or runs. Recordings emit none."""
 
 
 @dataclass(frozen=True)
 class PieceRead(CallEvent):
-    """A piece of a recording that is sent while it is transcribed has been used: another may follow."""
+    """A chunk of a recording that is sent while it is transcribed was used: another may follow."""
 
 
 Event = TextDelta | CallEvent | AntiphonError
 
-#: After one of these a call, or a sample, emits nothing more.
+#: Events after which a call, or a sample, emits nothing more.
 FINAL_EVENTS = (FinalEvent, AntiphonError)

@@ -1,9 +1,9 @@
-"""What a `HearingCall` emits: turns of speech as they begin, are guessed at, end, and are transcribed.
+"""Events of a `HearingCall`: turns of speech as they begin, are guessed at, end, and are transcribed.
 
-Positions (`…_ms`) are milliseconds of the call's sound, from the first sample that was pushed; never wall time.
-Turns are numbered from 1. A turn begins with `SpeechStarted` (a manual one has none) and is over with `TurnTranscript`,
-`TurnFailed` or `TurnDropped`. Between the first two comes `TurnEnded`. A new turn may begin before the transcript of
-the last one has come.
+Positions (`…_ms`) are milliseconds of the call's sound from the first sample pushed, never wall time. Turns are
+numbered from 1. A turn begins with `SpeechStarted` (except a manual turn) and ends with `TurnEnded`; `TurnTranscript`
+or `TurnFailed` follows. `TurnDropped` discards a turn. A new turn may begin before the transcript of the last one has
+come.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from antiphon.runtime.calls.transcript import Segment
 
 @dataclass(frozen=True)
 class TurnMarks:
-    """When things happened, in seconds of `time.monotonic`, which processes of one machine share; None: not yet.
+    """Times of a turn, in seconds of `time.monotonic`, which processes of one machine share; None: not yet.
 
-    `seconds` of jobs and looks are durations.
+    Fields named `…_seconds` are durations.
     """
 
-    #: The sound of the last voiced frame came.
+    #: Arrival of the sound of the last voiced frame.
     speech_ended: float
-    #: Turn detection, or the caller, ended the turn.
+    #: End of the turn, decided by turn detection or by the caller.
     decided: float
-    #: The end-of-turn model was first asked, and all its answers of this turn took so long.
+    #: First query of the end-of-turn model, and the total duration of all its queries in this turn.
     first_look: float | None = None
     look_seconds: float = 0.0
-    #: The transcription that gave the transcript began, and ended.
+    #: Start and end of the transcription that gave the transcript.
     transcription_started: float | None = None
     transcription_ended: float | None = None
-    #: It had begun before the turn was decided.
+    #: True if that transcription began before the turn was decided.
     is_guess: bool = False
-    #: Hypotheses of this turn before it, and how long they ran.
+    #: Number of earlier hypotheses of this turn, and their total duration.
     num_hypotheses: int = 0
     hypothesis_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class SpeechStarted(CallEvent):
-    """A turn has begun: speech of at least the minimum. `start_ms` includes the prefix padding."""
+    """A turn began, with speech of at least the minimum length. `start_ms` includes the prefix padding."""
 
     turn: int
     start_ms: int
@@ -48,9 +48,9 @@ class SpeechStarted(CallEvent):
 
 @dataclass(frozen=True)
 class TurnText(CallEvent):
-    """A hypothesis of the whole turn so far. `settled` only grows; `tail` follows it and may change.
+    """A hypothesis of the turn so far. `settled` only grows; `tail` follows it and may change.
 
-    The transcript is made anew from the whole turn, and may differ from both.
+    The final transcript is made anew from the whole turn and may differ from both.
     """
 
     turn: int
@@ -60,7 +60,7 @@ class TurnText(CallEvent):
 
 @dataclass(frozen=True)
 class TurnGuess(CallEvent):
-    """The transcript, if the turn ends here. `TurnResumed` voids it; else `TurnTranscript` repeats its text."""
+    """The transcript if the turn ends here: `TurnTranscript` repeats its text, unless `TurnResumed` voids it."""
 
     turn: int
     text: str
@@ -69,14 +69,14 @@ class TurnGuess(CallEvent):
 
 @dataclass(frozen=True)
 class TurnResumed(CallEvent):
-    """The person went on after a silence in which a guess was begun: a guess of this turn is void."""
+    """Speech resumed after a silence in which a guess was begun: a guess of this turn is void."""
 
     turn: int
 
 
 @dataclass(frozen=True)
 class TurnLooked(CallEvent):
-    """The end-of-turn model's answer: the probability that the turn which paused at `end_ms` is complete."""
+    """The end-of-turn model's answer: the probability that the turn, which paused at `end_ms`, is complete."""
 
     turn: int
     probability: float
@@ -85,7 +85,7 @@ class TurnLooked(CallEvent):
 
 @dataclass(frozen=True)
 class TurnEnded(CallEvent):
-    """The turn is over: detection decided, or `commit` was called. `end_ms` is where its speech (or sound) ended."""
+    """A turn ended, by turn detection or by `commit`. `end_ms` is where its speech (or sound) ended."""
 
     turn: int
     start_ms: int
@@ -95,20 +95,20 @@ class TurnEnded(CallEvent):
 
 @dataclass(frozen=True)
 class TurnTranscript(CallEvent):
-    """The final transcript of a turn that has ended. Times of the segments are seconds of the call's sound."""
+    """The final transcript of a turn that has ended. Segment times are seconds of the call's sound."""
 
     turn: int
     text: str
     language: str
     segments: tuple[Segment, ...]
-    #: Of sound that was transcribed.
+    #: Seconds of sound that was transcribed.
     seconds: float
     marks: TurnMarks
 
 
 @dataclass(frozen=True)
 class TurnFailed(CallEvent):
-    """The transcription of a turn that has ended failed: `kind` is the error's class. The call goes on."""
+    """The transcription of a turn that has ended failed with an error of class `kind`. The call goes on."""
 
     turn: int
     kind: str
@@ -117,28 +117,28 @@ class TurnFailed(CallEvent):
 
 @dataclass(frozen=True)
 class TurnDropped(CallEvent):
-    """The open turn is none: what opened it was no speech, or `clear` was called."""
+    """The open turn was discarded: the sound that opened it was not speech, or `clear` was called."""
 
     turn: int
 
 
 @dataclass(frozen=True)
 class CommitEmpty(CallEvent):
-    """`commit` came with too little sound to be a turn: so many milliseconds since the last turn."""
+    """`commit` came only `milliseconds` of sound after the last turn: too little for a turn."""
 
     milliseconds: int
 
 
 @dataclass(frozen=True)
 class Cleared(CallEvent):
-    """`clear` was carried out at this position: no event of sound before it follows, except of turns that had ended."""
+    """`clear` took effect at this position: no event of earlier sound follows, except of turns that had ended."""
 
     end_ms: int
 
 
 @dataclass(frozen=True)
 class IdleTimeout(CallEvent):
-    """Nothing was said for the idle timeout after an answer. `start_ms` is where that began."""
+    """Nothing was said for the idle timeout after an answer. `start_ms` is where that silence began."""
 
     start_ms: int
     end_ms: int
@@ -146,7 +146,7 @@ class IdleTimeout(CallEvent):
 
 @dataclass(frozen=True)
 class SettingsRejected(CallEvent):
-    """Settings that the model cannot follow: `kind` is the error's class. Those before stay in force."""
+    """New settings were rejected with an error of class `kind`; the previous settings stay in force."""
 
     kind: str
     message: str
@@ -154,12 +154,12 @@ class SettingsRejected(CallEvent):
 
 @dataclass(frozen=True)
 class HearingEnded(FinalEvent):
-    """The last event: after `finish` all turns are transcribed; after `cancel` the rest is dropped."""
+    """The last event: after `finish` all turns are transcribed; after `cancel` the rest is discarded."""
 
     seconds: float
 
 
-#: All of them. A call may also end with an error.
+#: All events of a hearing call, which may also end with an error.
 HearingEvent = (
     SpeechStarted
     | TurnText

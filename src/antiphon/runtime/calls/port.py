@@ -1,4 +1,4 @@
-"""`EnginePort`: what a call that makes requests of its own, one after the other, needs of an engine."""
+"""`EnginePort`: access to an engine for calls that submit their own requests, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RequestLoop(Protocol):
     """The thread that runs the engine. Every method returns at once."""
 
     def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
-        """Hand requests in; the future raises the error that rejected them. Either all are taken or none.
+        """Submit requests, all or none; the future raises the error that rejected them.
 
         `on_done` is called before the next step.
         """
@@ -27,7 +27,7 @@ class RequestLoop(Protocol):
 
 @dataclass(frozen=True)
 class EnginePort:
-    """`record` keeps what a whole call cost, for the trace."""
+    """Access to an engine. `record` stores the cost of a whole call, for the trace."""
 
     loop: RequestLoop
     clock: Callable[[], float]
@@ -37,7 +37,7 @@ class EnginePort:
 
 
 class CallEngine(Protocol):
-    """The front end that begins a call."""
+    """The front end that begins calls."""
 
     @property
     def port(self) -> EnginePort: ...

@@ -1,4 +1,4 @@
-"""Where the events of calls go: to readers in threads, or to readers in an event loop.
+"""Sinks of call events: for readers in threads, and for readers in an event loop.
 
 The third sink, the channel of the engine process, is `runtime/process/channel.py`.
 """
@@ -15,29 +15,29 @@ from antiphon.runtime.calls.events import FINAL_EVENTS, Event, TextDelta
 
 
 class Sink(Protocol):
-    """Takes events from any thread, and never blocks it."""
+    """Takes events from any thread and never blocks it."""
 
     def put(self, call_id: str, event: Event) -> None:
-        """An event of a call, or of one sample of it."""
+        """Deliver an event of a call, or of one of its samples."""
 
     def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
-        """All that one step of the engine gave."""
+        """Deliver all events of one engine step."""
 
 
 class Inbox(Protocol):
-    """A reader's end: takes events in the order in which they were emitted."""
+    """A reader's end: receives events in the order in which they were emitted."""
 
     def put(self, event: Event) -> None: ...
 
 
 class ThreadSink:
-    """Hands events to the inboxes of their calls, in the thread that emitted them. Inboxes are thread-safe."""
+    """Delivers events to the inboxes of their calls, in the thread that emitted them. Inboxes are thread-safe."""
 
     def __init__(self) -> None:
         self._inboxes: dict[str, Inbox] = {}
 
     def open(self, ids: Iterable[str], inbox: Inbox) -> None:
-        """Have the events of these ids go to the inbox, until the last of them."""
+        """Deliver the events of these ids to the inbox, until the last event of each id."""
         opened = dict.fromkeys(ids, inbox)
         for call_id in opened:
             if call_id in self._inboxes:
@@ -45,7 +45,7 @@ class ThreadSink:
         self._inboxes.update(opened)
 
     def close(self, ids: Iterable[str]) -> None:
-        """The reader has left: further events are dropped."""
+        """Discard further events of these ids: their reader has left."""
         for call_id in ids:
             self._inboxes.pop(call_id, None)
 
@@ -61,7 +61,7 @@ class ThreadSink:
             ThreadSink.put(self, call_id, event)
 
     def put_deltas(self, deltas: Iterable[TextDelta]) -> None:
-        """The text of a step. The same as `put` of each, at less cost."""
+        """Deliver the text of a step: the same as `put` of each delta, at less cost."""
         find = self._inboxes.get
         for delta in deltas:
             inbox = find(delta.id)
@@ -74,7 +74,7 @@ class ThreadSink:
 
 
 class AsyncioSink(ThreadSink):
-    """Hands events to inboxes in their event loop, which is woken once a step."""
+    """Delivers events to inboxes in their event loop, which is woken once a step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a synthesis gives: sound in pieces, with the words in it, and at the end what it cost."""
+"""Results of a synthesis: chunks of sound with their words, and its statistics at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.runtime.calls.events import CallEvent, FinalEvent
 
 @dataclass(frozen=True)
 class TimedWord:
-    """A word as it is written in the text, with the seconds at which it is heard."""
+    """A word as written in the text, with the seconds at which it is heard."""
 
     text: str
     start: float
@@ -19,26 +19,27 @@ class TimedWord:
 
 @dataclass(frozen=True)
 class SpeechChunk(CallEvent):
-    """The sound of a clause: mono samples (32-bit floats) at `rate` a second, beginning at `start` seconds."""
+    """The sound of a clause: mono float32 samples at `rate` samples per second, beginning at `start`."""
 
     samples: Floats
     rate: int
-    start: float  # seconds from the beginning
+    start: float  # seconds from the beginning of the speech
     text: str
     words: tuple[TimedWord, ...]
 
     @property
     def seconds(self) -> float:
-        """How long the chunk is."""
+        """Duration of the chunk."""
         return len(self.samples) / self.rate
 
 
 @dataclass(frozen=True)
 class SpeechStats(FinalEvent):
-    """What a synthesis cost, in seconds unless the name says otherwise.
+    """Statistics of a synthesis, in seconds unless the name says otherwise.
 
-    `worst_deficit` is how late sound was at worst, for a listener who plays from the first chunk on. `skipped` are the
-    first different runs of text that could not be read, shortened; `num_skipped_characters` counts all of them.
+    `worst_deficit` is the longest wait for sound of a listener who plays from the first chunk on. `skipped` are the
+    first distinct runs of text that could not be read, shortened; `num_skipped_characters` counts the characters of all
+    runs.
     """
 
     audio_seconds: float

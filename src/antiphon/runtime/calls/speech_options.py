@@ -14,11 +14,11 @@ MAX_OVERRIDES = 10_000
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """Options of `speak`. A wrong value raises `InvalidRequestError` with the value.
+    """Options of `speak`. An invalid value raises `InvalidRequestError` with the value.
 
-    `voice` is a name or a mixture (`af_bella:0.7+af_sky:0.3`), None for the model's default. `language` is that of
-    the text, None for the voice's own. `pronunciations` maps words to phonemes. `paced` synthesises only some seconds
-    ahead of playback and splits sentences that would come too late; otherwise synthesis is as fast as possible.
+    `voice` is a name or a mixture (`af_bella:0.7+af_sky:0.3`), None for the model's default. `language` is the language
+    of the text, None for the voice's own. `pronunciations` maps words to phonemes. `paced` synthesises only some
+    seconds ahead of playback and splits sentences that would come too late; otherwise synthesis is as fast as possible.
     `timeout` is in seconds, for the whole text.
     """
 

@@ -1,4 +1,4 @@
-"""`TaskCall`: what the calls of all tasks have in common, for the engine that opens them."""
+"""`TaskCall`: the interface that the calls of all tasks have for the engine that opens them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from antiphon.runtime.calls.sinks import Sink
 
 
 class TaskCall(Protocol):
-    """One call of a task: it emits events to the sink, under its id."""
+    """A call of a task. It emits events to the sink under its id."""
 
-    #: What new ids begin with.
+    #: Prefix of new ids.
     id_prefix: str
     id: str
 
     def __init__(self, call_id: str, sink: Sink) -> None: ...
 
     def begin(self, engine: Any, request: Any) -> None:
-        """Do what the task's request asks, or raise what is wrong with it. Events may follow in any thread."""
+        """Begin the task's request, or raise the error that rejects it. Events may follow in any thread."""
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """End the call. May come at any time, also before `begin`."""
+        """End the call. May be called at any time, also before `begin`."""

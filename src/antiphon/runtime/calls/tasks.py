@@ -1,4 +1,4 @@
-"""The tasks of an engine, each declared once: its options, what a call of it yields, and the input that a call takes.
+"""The tasks of an engine, each declared once: its options, the events of its calls, and the input that a call takes.
 
 The engine process and its client derive their messages, decoders and dispatch from these classes.
 """
@@ -36,28 +36,28 @@ class CallThreads(StrEnum):
 
 
 class TaskRequest(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Base of the tasks. A subclass declares a task; an object of it asks for one call, under the caller's id.
+    """Base of the tasks. A subclass declares a task; an instance requests one call, under the caller's id.
 
-    The fields are the options. Without `yields` of its own, a call emits only `Accepted` and errors.
+    The fields are the options. If a task sets no `yields`, its calls emit only `Accepted` and errors.
     """
 
-    #: `module:class` of the calls, which only an engine imports. Its `begin` takes the engine and the request.
+    #: `module:class` of the calls, imported only by engines. Its `begin` takes the engine and the request.
     implementation: ClassVar[str]
-    #: The events of a call, apart from `Accepted` and errors.
+    #: Events of a call, apart from `Accepted` and errors.
     yields: ClassVar[tuple[type, ...]] = ()
-    #: The protocol of what the caller may do while the call runs; its methods are messages to the engine process.
+    #: Protocol of the input that a running call takes; its methods are messages to the engine process.
     control: ClassVar[type] = CallControl
 
     id: str
 
     @property
     def num_samples(self) -> int:
-        """Number of `Ended` that end the call, each under an id of its own."""
+        """Number of `Ended` events that end the call, each under an id of its own."""
         return 1
 
     @property
     def begins_in(self) -> CallThreads | None:
-        """Where the engine process begins the call; None: at once, in the thread that reads its messages."""
+        """Thread of the engine process in which the call begins; None for the thread that reads its messages."""
         return CallThreads.SESSION
 
     def accepts(self, method: str) -> bool:
@@ -90,10 +90,10 @@ class Generate(TaskRequest, frozen=True):
 
 
 class EmbedInputs(TaskRequest, frozen=True):
-    """One vector per input of token ids.
+    """A vector for each input of token ids.
 
-    With `second_starts` the inputs are pairs of texts, and these are where the second ones begin. A cross-encoder gives
-    vectors of width 1, which are the scores.
+    With `second_starts` the inputs are pairs of texts, and these are the indices at which the second texts begin. A
+    cross-encoder returns vectors of width 1, which are the scores.
     """
 
     implementation: ClassVar[str] = "antiphon.runtime.text.calls:EmbeddingCall"
@@ -110,7 +110,7 @@ class EmbedInputs(TaskRequest, frozen=True):
 
 
 class Transcribe(TaskRequest, frozen=True):
-    """A recording: mono at 16 kHz. Without `samples` it is pushed in pieces, each answered by `PieceRead` when used."""
+    """A recording, mono at 16 kHz. Without `samples` it is pushed in chunks; `PieceRead` reports each used chunk."""
 
     implementation: ClassVar[str] = "antiphon.runtime.transcription.call:TranscriptionCall"
     yields: ClassVar[tuple[type, ...]] = (TranscriptProgress, PieceRead, Transcript)
@@ -126,7 +126,7 @@ class Transcribe(TaskRequest, frozen=True):
 
 
 class Listen(TaskRequest, frozen=True):
-    """A live session: a transcript that follows the sound that is pushed."""
+    """A live session: a transcript that follows the sound as it is pushed."""
 
     implementation: ClassVar[str] = "antiphon.runtime.transcription.listening.call:LiveCall"
     yields: ClassVar[tuple[type, ...]] = (LiveUpdate, Transcript)
@@ -138,7 +138,7 @@ class Listen(TaskRequest, frozen=True):
 
 
 class DetectVoice(TaskRequest, frozen=True):
-    """Where speech begins, and ends at a silence of `min_silence` seconds, in the sound that is pushed."""
+    """Where speech begins, and where it ends with `min_silence` seconds of silence, in pushed sound."""
 
     implementation: ClassVar[str] = "antiphon.runtime.transcription.detection.call:VoiceActivityCall"
     yields: ClassVar[tuple[type, ...]] = get_args(VoiceEvent)
@@ -148,7 +148,7 @@ class DetectVoice(TaskRequest, frozen=True):
 
 
 class Hear(TaskRequest, frozen=True):
-    """Turns of speech, and their transcripts, in the sound that is pushed."""
+    """Turns of speech and their transcripts, in pushed sound."""
 
     implementation: ClassVar[str] = "antiphon.runtime.voice.hearing:HearingCall"
     yields: ClassVar[tuple[type, ...]] = get_args(HearingEvent)
@@ -159,9 +159,9 @@ class Hear(TaskRequest, frozen=True):
 
 
 class Speak(TaskRequest, frozen=True):
-    """A text to speak. With `is_open` more of it is appended, until `end_text`.
+    """A text to speak. With `is_open`, more text is appended until `end_text`.
 
-    A few chunks are sent ahead; each that is read releases another.
+    A few chunks are sent ahead; each chunk that is read releases another.
     """
 
     implementation: ClassVar[str] = "antiphon.runtime.speech.call:SpeechCall"
@@ -177,5 +177,5 @@ class Speak(TaskRequest, frozen=True):
         return super().accepts(method) and (self.is_open or method == "release")
 
 
-#: A new task is a class above, and its name here.
+#: All tasks. A new task is a class above, and its name here.
 TASKS: list[type[TaskRequest]] = [Generate, EmbedInputs, Transcribe, Listen, DetectVoice, Hear, Speak]

@@ -12,7 +12,10 @@ from antiphon.runtime.calls.sinks import Sink
 
 
 class ThreadCall(ABC):
-    """Made, then prepared, then `start`ed. The last event is what `_work` returns, or the error that it raises."""
+    """A call in its own thread. Create it, prepare it, then `start` it.
+
+    The last event is the return value of `_work`, or the error that it raises.
+    """
 
     id_prefix: str
 
@@ -25,7 +28,7 @@ class ThreadCall(ABC):
         self._thread.start()
 
     def _start_accepted(self) -> None:
-        """Start, and tell a caller in another process that the call was accepted."""
+        """Emit `Accepted` for a caller in another process, and start."""
         self._sink.put(self.id, Accepted())
         self.start()
 
@@ -41,8 +44,8 @@ class ThreadCall(ABC):
     @property
     @abstractmethod
     def _subject(self) -> str:
-        """The subject of the message about a failure."""
+        """Subject of the error message if the call fails."""
 
     @abstractmethod
     def _work(self) -> Event:
-        """Emit all events but the last, and return that."""
+        """Emit all events but the last, and return the last."""

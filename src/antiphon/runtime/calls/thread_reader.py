@@ -11,12 +11,12 @@ from antiphon.runtime.calls.events import FINAL_EVENTS, Event
 
 
 class ThreadInbox:
-    """Events in the order in which they were emitted."""
+    """A call's events in the order in which they were emitted."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Event] = SimpleQueue()
         self._has_ended = threading.Event()
-        #: The last event, once it has come.
+        #: The last event; None until it has arrived.
         self.final: Event | None = None
 
     def put(self, event: Event) -> None:
@@ -26,18 +26,18 @@ class ThreadInbox:
         self._queue.put(event)
 
     def wait_for_end(self) -> None:
-        """Return when the last event has come. The thread is woken once, not for every event."""
+        """Return when the last event has arrived. The thread is woken once, not for every event."""
         self._has_ended.wait()
 
     def get(self, timeout: float | None = None) -> Event:
-        """The next event; raises one that is an error, and `queue.Empty` after `timeout` seconds without any."""
+        """Return the next event, or raise it if it is an error. Raise `queue.Empty` after `timeout` seconds."""
         event = self._queue.get(timeout=timeout)
         if isinstance(event, AntiphonError):
             raise event
         return event
 
     def get_all(self) -> list[Event]:
-        """All events that are there; waits for the first, unless the last has come."""
+        """Return all events that have arrived; wait for the first, unless the last has arrived."""
         events = [self._queue.get()] if self.final is None else []
         with contextlib.suppress(Empty):
             while True:

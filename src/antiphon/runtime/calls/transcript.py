@@ -1,4 +1,4 @@
-"""What a transcription gives: words, segments, the whole transcript, and the events that lead to it."""
+"""Results of a transcription: words, segments, the whole transcript, and the events that lead to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Segment:
-    """A sentence or so. Temperature, log-probability and ratios are those of its window of up to 30 seconds."""
+    """About a sentence. Temperature, log-probability and ratios are those of its window of up to 30 seconds."""
 
     start: float
     end: float
@@ -29,16 +29,16 @@ class Segment:
     avg_logprob: float = 0.0
     compression_ratio: float = 1.0
     no_speech_prob: float = 0.0
-    #: Where in the recording the segment's window begins.
+    #: Start of the segment's window, in seconds of the recording.
     seek: float = 0.0
     words: tuple[Word, ...] = ()
-    #: Log-probabilities of `tokens`, as they were drawn.
+    #: Log-probability of each token when it was sampled.
     logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class TranscriptionStats:
-    """What a transcription cost. The real-time factor is processing seconds over seconds of sound."""
+    """Statistics of a transcription."""
 
     audio_seconds: float
     speech_seconds: float
@@ -50,7 +50,7 @@ class TranscriptionStats:
 
     @property
     def real_time_factor(self) -> float:
-        """Below 1 is faster than real time."""
+        """Processing seconds per second of sound; below 1 is faster than real time."""
         return self.processing_seconds / self.audio_seconds if self.audio_seconds else 0.0
 
 
@@ -67,21 +67,21 @@ class Transcript(FinalEvent):
 
     @property
     def text(self) -> str:
-        """The whole text."""
+        """Text of all segments."""
         return joined_text(self.segments)
 
     @property
     def words(self) -> list[Word]:
-        """Every word with its times; empty unless `words` was asked for."""
+        """All words with their times; empty unless `words` was requested."""
         return [word for segment in self.segments for word in segment.words]
 
 
 @dataclass(frozen=True)
 class TranscriptProgress(CallEvent):
-    """Segments that have become final, in the order of the recording, and how much of it is done."""
+    """Segments that have become final, in the order of the recording, and the seconds processed so far."""
 
     segments: tuple[Segment, ...]
-    #: What they add to the text, so that all of them joined are the transcript's.
+    #: Text that these segments add: all such texts joined are the transcript's text.
     text: str
     processed_seconds: float
     total_seconds: float | None
@@ -89,9 +89,9 @@ class TranscriptProgress(CallEvent):
 
 @dataclass(frozen=True)
 class LiveUpdate(CallEvent):
-    """What is new. All `text` end to end is the transcript; `tail` follows it and replaces the tail before it.
+    """New text of a live session. Joined, all `text` is the transcript; `tail` follows it and replaces the last tail.
 
-    `segment` is a window that has closed. `seconds` is how much sound had come when the update was made.
+    `segment` is a window that has closed. `seconds` is the sound received when the update was made.
     """
 
     text: str
@@ -100,7 +100,7 @@ class LiveUpdate(CallEvent):
     seconds: float
 
 
-#: What a transcription emits: progress, and at the end the transcript.
+#: Events of a transcription: progress, and at the end the transcript.
 TranscriptEvent = TranscriptProgress | Transcript
 
 

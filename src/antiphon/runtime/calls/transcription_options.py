@@ -1,4 +1,4 @@
-"""`TranscriptionOptions`: what a caller may ask of a transcription."""
+"""`TranscriptionOptions`: the options of a transcription."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from antiphon.engine.request import Priority
 from antiphon.errors import check_values
 
-#: Tried in order until a window's transcript is neither repetitive nor improbable.
+#: Temperatures, tried in order until a window's transcript is neither repetitive nor improbable.
 DEFAULT_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MAX_BEAMS = 16
-#: Seconds of sound that must have come since a live session's last hypothesis before the next is made.
+#: Seconds of new sound between two hypotheses of a live session.
 DEFAULT_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
 class TranscriptionOptions:
-    """Options of `transcribe` and `listen`. A wrong value raises `InvalidRequestError` with the value.
+    """Options of `transcribe` and `listen`. An invalid value raises `InvalidRequestError` with the value.
 
-    `language` is detected if it is None. `prompt` is context: names, spelling, style. `words` asks for the times of
-    words, `timestamps` for those of segments inside a window (without, a window is one segment). `beams` above 1
+    `language` is detected if it is None. `prompt` is context: names, spelling, style. `words` requests the times of
+    words, `timestamps` the times of segments inside a window (otherwise a window is one segment). `beams` above 1
     searches with that many hypotheses at temperature 0. `sequential` transcribes window by window, using the previous
-    text as context, instead of all windows at once. `voice_activity` skips what is not speech; without it windows are
-    sequential, since nothing shows where to cut. A window that is repetitive or improbable is decoded again at the
-    next of `temperatures`.
+    text as context, instead of all windows at once. `voice_activity` skips sound without speech; without it windows are
+    sequential, since nothing shows where to cut. A window that is repetitive or improbable is decoded again at the next
+    of `temperatures`.
     """
 
     language: str | None = None

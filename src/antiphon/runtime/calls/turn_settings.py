@@ -10,7 +10,7 @@ from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, Trans
 
 
 class TurnDetection(StrEnum):
-    """Who ends a turn: a silence of fixed length, the end-of-turn model, or the caller by `commit`."""
+    """The end of a turn: a silence of fixed length, the end-of-turn model's decision, or the caller's `commit`."""
 
     SERVER_VAD = "server_vad"
     SEMANTIC_VAD = "semantic_vad"
@@ -18,7 +18,7 @@ class TurnDetection(StrEnum):
 
 
 class Eagerness(StrEnum):
-    """How long `semantic_vad` waits at most for a turn that does not sound complete."""
+    """Maximum time that `semantic_vad` waits for a turn that does not sound complete."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -27,17 +27,17 @@ class Eagerness(StrEnum):
 
     @property
     def longest_wait_ms(self) -> int:
-        """Silence after which the turn ends whatever the model says."""
+        """Milliseconds of silence after which the turn ends whatever the model says."""
         return {Eagerness.LOW: 8000, Eagerness.HIGH: 2000}.get(self, 4000)
 
 
 @dataclass(frozen=True)
 class TurnSettings:
-    """Turn detection. A wrong value raises `InvalidRequestError` with the value.
+    """Turn detection. An invalid value raises `InvalidRequestError` with the value.
 
-    Speech begins at a voice probability of `threshold`; `prefix_ms` of sound before that belong to the turn.
-    `silence_ms` of silence end a turn with `server_vad`; `eagerness` is for `semantic_vad`. After `idle_timeout_ms`
-    without speech, counted from the end of an answer (`AsyncHearing.rest`), `IdleTimeout` is emitted once.
+    Speech begins at a voice probability of `threshold`; the turn includes `prefix_ms` of sound before it. With
+    `server_vad`, `silence_ms` of silence end a turn; `eagerness` is for `semantic_vad`. After `idle_timeout_ms` without
+    speech, counted from the end of an answer (`AsyncHearing.rest`), `IdleTimeout` is emitted once.
     """
 
     detection: TurnDetection = TurnDetection.SERVER_VAD
@@ -59,10 +59,10 @@ class TurnSettings:
 
 @dataclass(frozen=True)
 class HearingOptions:
-    """Of `AsyncEngine.hear`. `interval` is seconds of new sound between two hypotheses of an open turn.
+    """Options of `AsyncEngine.hear`. `interval` is seconds of new sound between two hypotheses of an open turn.
 
-    A hypothesis is begun no sooner than `backoff` times the last one's duration after that one ended. With
-    `hypotheses` off, only guesses and final transcripts are made.
+    After a hypothesis ends, the next one waits for at least `backoff` times its duration. With `hypotheses` off, only
+    guesses and final transcripts are made.
     """
 
     turns: TurnSettings = field(default_factory=TurnSettings)

@@ -1,4 +1,4 @@
-"""What voice activity detection in sound that is being sent gives: where speech begins and where it ends."""
+"""Events of voice activity detection in live sound: where speech begins and where it ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class VoiceStarted(CallEvent):
 
 @dataclass(frozen=True)
 class VoiceStopped(CallEvent):
-    """The speech that began last ended at `seconds` of the sound."""
+    """Speech ended at `seconds` of the sound."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class VoiceEnded(FinalEvent):
-    """The sound has ended, after `seconds` of it. Nothing follows."""
+    """The last event: the sound has ended, after `seconds` of it."""
 
     seconds: float
 
