@@ -1,11 +1,11 @@
-"""Names that clients of OpenAI's API know voices by, and the voices that they lead to on each model."""
+"""Aliases of voices, the names that clients of OpenAI's API use, and the voices that they stand for on each model."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-#: OpenAI's voices and the voices of Kokoro that take their place: of the same name where Kokoro has it, otherwise of
-#: the same gender and a similar tone. All are different.
+#: OpenAI's voices and the Kokoro voices that replace them: of the same name where Kokoro has it, otherwise of the same
+#: gender and a similar tone. All are different.
 DEFAULT_VOICE_ALIASES = {
     "alloy": "af_alloy",
     "ash": "am_michael",
@@ -24,16 +24,16 @@ DEFAULT_VOICE_ALIASES = {
 
 
 def parts_of(voice: str) -> list[tuple[str, str]]:
-    """(name, weight with its colon) of each part of a voice or mixture."""
+    """Split a voice or mixture into pairs of a name and a weight, which keeps its colon (empty if not given)."""
     parts = (part.partition(":") for part in voice.split("+"))
     return [(name.strip(), colon + weight) for name, colon, weight in parts]
 
 
 def aliases_for(voices: Collection[str], default: str, configured: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The aliases of a model with these voices: to a voice or a mixture of them.
+    """Return the voice or mixture that each alias stands for on a model with these voices.
 
-    On a model with one voice they all lead to it. A default alias whose voice the model lacks leads to the model's
-    default voice; a configured one is left out, and so is a name that the model itself has.
+    On a model with one voice, all aliases stand for it. A default alias whose voice the model lacks stands for
+    `default`; a configured one is left out. A name of one of the model's own voices is no alias.
     """
     configured = configured or {}
     aliases = {}
@@ -48,7 +48,7 @@ def aliases_for(voices: Collection[str], default: str, configured: Mapping[str, 
 
 
 def without_aliases(voice: str, aliases: Mapping[str, str]) -> str:
-    """A voice or mixture with the aliases in it replaced. An alias of a mixture cannot be part of another."""
+    """Replace the aliases in a voice or mixture. An alias of a mixture cannot be part of another mixture."""
     if voice in aliases:
         return aliases[voice]
     parts = []
@@ -59,6 +59,6 @@ def without_aliases(voice: str, aliases: Mapping[str, str]) -> str:
 
 
 def unknown_voice(name: str, voices: Collection[str], aliases: Collection[str]) -> str:
-    """The message for a voice that a model does not have, with those it has."""
+    """Return the error message for an unknown voice, which lists the model's voices and aliases."""
     also = f", or by alias: {', '.join(sorted(aliases))}" if aliases else ""
     return f"there is no voice {name[:100]!r}; choose one of: {', '.join(sorted(voices))}{also}"

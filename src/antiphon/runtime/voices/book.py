@@ -26,7 +26,7 @@ _TAGS = {"en": "en-us", "en-uk": "en-gb", "fr-fr": "fr", "es-es": "es", "it-it":
 
 @dataclass(frozen=True)
 class VoiceInfo:
-    """A voice as listings show it. `aliases` are further names that lead to it."""
+    """A voice as listings show it. `aliases` are its other names."""
 
     name: str
     language: str
@@ -36,7 +36,7 @@ class VoiceInfo:
 
 @dataclass(frozen=True)
 class Voice:
-    """A voice or a mixture: weights that add up to 1, by name, and the language of the heaviest."""
+    """A voice or a mixture: weights by name, which add up to 1, and the language of the heaviest voice."""
 
     name: str
     weights: Mapping[str, float]
@@ -44,21 +44,24 @@ class Voice:
 
 
 class VoiceBook:
-    """The voices that lie beside a model. A voice file holds a style for every number of phonemes, as raw floats."""
+    """The voices of a model. A voice file holds a style for every number of phonemes, as raw floats."""
 
     def __init__(self, files: Mapping[str, Path], style_size: int, default: str, languages: Mapping[str, str]) -> None:
         self._files = files
         self._style_size = style_size
         self._languages = languages
         self.default = default
-        #: Further names, such as OpenAI's, and the voices that they lead to.
+        #: Voices by alias, such as OpenAI's names.
         self.aliases = aliases_for(languages, default)
         self._styles: dict[str, Tensor] = {}
         self._lock = threading.Lock()
 
     @classmethod
     def beside(cls, files: Mapping[str, Path], style_size: int, model: str) -> VoiceBook:
-        """The `voices/*.bin` of a model's files, or the single voice of a model without styles."""
+        """Read the names of `voices/*.bin` among a model's files, or take the only voice of a model without styles.
+
+        Raise CheckpointError if a model with styles has no voice files.
+        """
         if not style_size:
             return cls({}, 0, ONLY_VOICE, {ONLY_VOICE: voice_language(ONLY_VOICE)})
         found = {name: files[f"voices/{name}.bin"] for name in voices_among(files)}
@@ -69,7 +72,7 @@ class VoiceBook:
 
     @property
     def languages(self) -> list[str]:
-        """Those that its voices speak."""
+        """Languages of the voices, sorted."""
         return sorted(set(self._languages.values()))
 
     @property
@@ -88,7 +91,10 @@ class VoiceBook:
         ]
 
     def parse(self, text: str | None) -> Voice:
-        """A voice by name or alias, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights, in equal parts."""
+        """Parse a voice, an alias, or a mixture such as `af_bella:0.7+af_sky:0.3` (without weights: in equal parts).
+
+        None is the default voice. Raise InvalidRequestError if a voice is unknown.
+        """
         text = self.default if text is None else text
         parts = without_aliases(text, self.aliases).split("+")
         if len(parts) > MAX_PARTS:
@@ -109,7 +115,7 @@ class VoiceBook:
         return Voice(text, {name: weight / total for name, weight in weights.items()}, self._languages[heaviest])
 
     def style(self, voice: Voice, num_phonemes: int) -> Tensor:
-        """The style of a voice for an utterance of so many phonemes; empty for a model with one voice."""
+        """Return the style of a voice for an utterance of `num_phonemes`; empty for a model with one voice."""
         if not self._style_size:
             return torch.empty(0)
         mixed = torch.zeros(self._style_size)
@@ -133,7 +139,7 @@ class VoiceBook:
 
 
 def language_tag(language: str) -> str:
-    """The tag that this engine knows a language by; a language without phonemes is an error that names it."""
+    """Return the engine's tag of a language. Raise InvalidRequestError if there are no phonemes for the language."""
     plain = language.lower().replace("_", "-")
     tag = _TAGS.get(plain, plain)
     if tag not in ACCENTS and tag not in espeak.VOICES:

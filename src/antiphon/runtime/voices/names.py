@@ -1,4 +1,4 @@
-"""What the names of voices say, without torch: which files are voices, their languages, which models have them."""
+"""Voice names, without torch: which files are voices, their languages, and which models have them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import models_for
 
-#: Kokoro's voices are named by language, then f or m: `af_bella`.
+#: Language by the first letter of a Kokoro voice; the second letter is f or m: `af_bella`.
 LANGUAGES = {
     "a": "en-us",
     "b": "en-gb",
@@ -26,7 +26,7 @@ ONLY_VOICE = "heart"
 
 
 def voices_among(files: Iterable[str]) -> list[str]:
-    """The voices whose files, `voices/*.bin`, are among a model's files."""
+    """Return the names of the voice files, `voices/*.bin`, among a model's files, sorted."""
     paths = map(PurePosixPath, files)
     return sorted(path.stem for path in paths if path.suffix == ".bin" and str(path.parent) == "voices")
 
@@ -40,12 +40,12 @@ def voice_gender(name: str) -> str | None:
 
 
 def catalog_voices(model: str) -> list[str] | None:
-    """The voices of one of the catalog's speech models; None of any other model."""
+    """Return the voices of a speech model of the catalog; None for any other model."""
     if model.lower() not in models_for("synthesize"):
         return None
     return voices_among(file.name for file in catalog()[model.lower()].files) or [ONLY_VOICE]
 
 
 def models_with_voice(name: str) -> list[str]:
-    """The catalog's speech models that have this voice."""
+    """Return the catalog's speech models that have this voice."""
     return [model for model in models_for("synthesize") if name in (catalog_voices(model) or ())]
