@@ -1,4 +1,4 @@
-"""`GenerationCall` and `EmbeddingCall`: the requests of a prompt, or of some texts, from their making to their end."""
+"""`GenerationCall` and `EmbeddingCall`: the requests of a prompt, or of some texts, from creation to end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.text.grammar_spec import GrammarSpec
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import EmbedInputs, Generate
 
 
 class TextEngine(CallEngine, Protocol):
-    """What calls of text need of a front end."""
+    """The part of a front end that calls of text use."""
 
     def samples(
         self,
@@ -51,21 +51,24 @@ class TextEngine(CallEngine, Protocol):
 
 
 class RequestsCall:
-    """Requests that are handed in together. `cancel` may come at any time, also while they are still being made.
+    """Requests that are submitted together. `cancel` may come at any time, also while they are being created.
 
-    `submit` looks for a cancellation after it has handed the requests in, and `cancel` notes it before it looks for
-    requests, so one of the two ends them.
+    `submit` looks for a cancellation after it has submitted the requests, and `cancel` stores the reason before it
+    looks for submitted requests, so one of the two ends them.
     """
 
     def __init__(self, call_id: str, sink: Sink) -> None:
         self.id = call_id
         self.requests: list[Request] = []
         self._sink = sink
-        self._loop: RequestLoop | None = None  # once the requests are submitted
+        self._loop: RequestLoop | None = None  # set when the requests are submitted
         self._cancelled: FinishReason | None = None
 
     def submit(self, loop: RequestLoop, on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
-        """Hand the requests in; the future raises the error that rejected them. `on_done`: before the next step."""
+        """Submit the requests; the future raises the error that rejected them.
+
+        `on_done` is called before the next step.
+        """
         added = loop.add(self.requests, on_done)
         self._loop = loop
         if self._cancelled is not None:
@@ -78,7 +81,7 @@ class RequestsCall:
             self._loop.abort_all([request.id for request in self.requests], reason)
 
     def _submitted(self, done: Future[None]) -> None:
-        """In the loop's thread, before the next step."""
+        """Report the outcome of `submit`; runs in the loop's thread, before the next step."""
         error = done.exception()
         if error is not None:
             self._rejected()
@@ -87,10 +90,10 @@ class RequestsCall:
             self._accepted()
 
     def _accepted(self) -> None:
-        """The engine took all of the requests."""
+        """Override to act when the engine has accepted all requests."""
 
     def _rejected(self) -> None:
-        """The engine did not take all of the requests."""
+        """Override to act when the engine has rejected a request."""
 
 
 class GenerationCall(RequestsCall):
@@ -117,13 +120,13 @@ class GenerationCall(RequestsCall):
         self._sink.put(self.id, Accepted())
 
     def _rejected(self) -> None:
-        """Requests that the engine took, before it rejected another of the call, emit nothing."""
+        """Let requests that were accepted before another of the call was rejected emit nothing."""
         for output in self._outputs:
             output.is_rejected = True
 
 
 class EmbeddingCall(RequestsCall):
-    """Texts to embed. Emits `Embeddings` or an error when the last has ended."""
+    """Texts to embed. Emits `Embeddings`, or an error, when the last request has ended."""
 
     id_prefix = "embedding"
 
@@ -142,7 +145,7 @@ class EmbeddingCall(RequestsCall):
 
     def _one_ended(self, _: Request) -> None:
         self._num_unended -= 1
-        if self._num_unended:  # always, if the engine did not take all of them
+        if self._num_unended:  # always nonzero if the engine rejected a request
             return
         for index, request in enumerate(self.requests):
             if request.finish_reason is not FinishReason.STOP:
@@ -155,7 +158,7 @@ class EmbeddingCall(RequestsCall):
 
 
 class SampleControl:
-    """One sample of a call, for a reader of its own."""
+    """Control of one sample of a call, for its own reader."""
 
     def __init__(self, request: Request, loop: RequestLoop) -> None:
         self.id = request.id

@@ -16,7 +16,7 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Timings:
-    """How long a request took, in seconds."""
+    """Durations of a request, in seconds."""
 
     queue: float
     time_to_first_token: float
@@ -29,10 +29,10 @@ class Timings:
 class Completion:
     """A whole answer.
 
-    `finish_reason` is `stop`, `length` (`max_tokens` was reached) or `cancelled`, among others. `cached_tokens` is
-    how many of the prompt's tokens came from the prefix cache. `drafted_tokens` were computed as a draft, with
-    `SamplingParams.speculate`, and `accepted_tokens` of them became the answer's. Log-probabilities are there if
-    `SamplingParams` asked for them.
+    `finish_reason` is `stop`, `length` (`max_tokens` was reached) or `cancelled`, among others. `cached_tokens` is the
+    number of prompt tokens that came from the prefix cache. With `SamplingParams.speculate`, `drafted_tokens` were
+    computed as a draft, and `accepted_tokens` of them became part of the answer. Log-probabilities are None unless
+    `SamplingParams` requests them.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Completion:
 class SampleOutput:
     """Turns a request's tokens into text, in the engine's thread, where `take` and `ended` are called too.
 
-    `mark` is called when there is something to take: once, until it is taken. So a step gives a sample one delta.
+    `mark` is called once when there is something to take, and again only after `take`: a step gives a sample one delta.
     """
 
     def __init__(self, tokenizer: Tokenizer, request: Request, mark: Callable[[SampleOutput], None]) -> None:
@@ -69,7 +69,7 @@ class SampleOutput:
         self._is_stopped = False
         self._num_taken = 0
         self.is_done = False
-        #: Its call was rejected after this request had been taken: nothing of it is emitted.
+        #: True if the call was rejected after this request had been accepted: nothing of it is emitted.
         self.is_rejected = False
         request.on_token = self._push
         request.on_end = self._finish
@@ -92,14 +92,14 @@ class SampleOutput:
         self._add(rest, -1)
 
     def _pushed(self, stops: StopStrings, text: str) -> tuple[str, bool]:
-        """What may be shown after this text, with the stop string if it is asked for, and whether it ends here."""
+        """Return the text that may be shown, with the stop string if requested, and whether generation ends here."""
         text, is_stopped = stops.push(text)
         if is_stopped and self.request.params.include_stop_str_in_output:
             text += stops.stopped or ""
         return text, is_stopped
 
     def _stop_token_text(self) -> str:
-        """The text of the token that ended the request, if it is asked for."""
+        """Return the text of the token that ended the request, if requested; otherwise an empty string."""
         request = self.request
         if not request.params.include_stop_str_in_output or request.finish_reason is not FinishReason.STOP:
             return ""
@@ -113,7 +113,7 @@ class SampleOutput:
             self._mark(self)
 
     def take(self) -> TextDelta | None:
-        """What has come since the last call; None if nothing has."""
+        """Return the text and tokens since the last call, or None without any."""
         self._is_marked = False
         pieces, ids = [], []
         while self._pending:
@@ -136,7 +136,7 @@ class SampleOutput:
         return TextDelta(request.id, text, ids, request.logprobs[taken], request.top_logprobs[taken])
 
     def ended(self) -> Ended:
-        """How the request ended, once `is_done`."""
+        """Return how the request ended. It must be done."""
         request, marks = self.request, self.request.marks
         assert request.finish_reason is not None
         wants_prompt = request.params.prompt_logprobs
@@ -164,12 +164,12 @@ class SampleOutput:
         )
 
     def _prompt_source(self) -> Request:
-        """The request that computed the prompt: a fork did not."""
+        """Return the request that computed the prompt: for a fork, its parent."""
         parent = self.request.fork_of
         return self.request if self.request.prompt_logprobs or parent is None else parent
 
     def completion(self, ended: Ended) -> Completion:
-        """The whole answer of a sample that ended so; raises the cause if it failed."""
+        """Return the whole answer of a sample that ended with this event. Raise EngineError if it failed."""
         check_not_failed(ended)
         request, params = self.request, self.request.params
         return Completion(
@@ -192,6 +192,6 @@ class SampleOutput:
 
 
 def check_not_failed(ended: Ended) -> None:
-    """Raise the cause of a request that failed."""
+    """Raise EngineError with the cause if the request failed."""
     if ended.finish_reason == FinishReason.FAILED:
         raise EngineError(f"request {ended.id} failed: {ended.error}")

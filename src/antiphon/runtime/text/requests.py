@@ -1,4 +1,4 @@
-"""From what a caller asks to requests of the engine: prompts encoded, constraints compiled, samples forked."""
+"""Requests of the engine from what a caller asks: prompts encoded, constraints compiled, samples forked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN_FIELDS = ("logit_bias", "allowed_tokens", "banned_tokens", "stop_tokens")
 
 
 def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt; messages go through the model's chat template."""
+    """Return the token ids of a prompt; messages go through the model's chat template."""
     tokenizer = loaded.tokenizer
     if isinstance(prompt, str):
         return tokenizer.encode(prompt)
@@ -39,7 +39,7 @@ def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
 
 
 def check_tokens(params: SamplingParams, vocab_size: int) -> None:
-    """Reject token ids that the vocabulary does not have: one would fail the step of every request in its batch."""
+    """Reject token ids outside the vocabulary: one would fail the step of every request in its batch."""
     for name in TOKEN_FIELDS:
         for token in getattr(params, name) or ():
             if not 0 <= token < vocab_size:
@@ -57,13 +57,13 @@ def known_priority(value: int) -> Priority:
 
 @dataclass
 class RequestFactory:
-    """Makes the requests of one model. The grammar compiler is made when the first constraint is asked for."""
+    """Creates the requests of one model. The grammar compiler is created for the first constraint."""
 
     loaded: LoadedModel
-    #: The slot of the adapter that they are computed with, or -1, and the adapter's digest.
+    #: Slot of the adapter of all requests (-1 for none), and the adapter's digest.
     adapter: int = -1
     content: bytes = b""
-    #: Where drafts come from unless a request says otherwise, and whether there is a draft model.
+    #: Default source of drafts, and whether there is a draft model.
     speculation: Speculation = Speculation.OFF
     has_draft_model: bool = False
     _compiler: GrammarCompiler | None = None
@@ -80,16 +80,16 @@ class RequestFactory:
         cache_salt: str = "",
         call_id: str | None = None,
     ) -> list[Request]:
-        """`n` requests of one prompt: the first computes it, the others start from its blocks. Seeds count up.
+        """Create `n` requests of one prompt: the first computes it, the others start from its blocks. Seeds count up.
 
-        With `call_id` their ids are that with `/0`, `/1` and so on; else each has one of its own.
+        With `call_id` the ids are `call_id/0`, `call_id/1` and so on; otherwise each request has a new id.
         """
         if not 1 <= n <= MAX_SAMPLES:
             raise InvalidRequestError(f"n is {n}; it must be 1 to {MAX_SAMPLES}")
         check_tokens(params, self.loaded.model.vocab_size)
         urgency = known_priority(priority)
         ids = encode_prompt(self.loaded, prompt)
-        # A constrained answer ends when it is complete; nothing but an end token could follow.
+        # `ignore_eos` is ignored for a constrained answer: when it is complete, only an end token can follow.
         endless = params.ignore_eos and grammar is None
         stop_ids = params.stop_tokens if endless else params.stop_tokens | self.loaded.eos_ids
         constraint = None if grammar is None else self.compiler().compile(grammar)
@@ -129,7 +129,7 @@ class RequestFactory:
         return asked
 
     def _guess(self, params: SamplingParams) -> list[int]:
-        """The tokens of the answer that the caller expects; what is too long to be drawn is left out."""
+        """Return the tokens of the caller's predicted answer, cut to `max_tokens`."""
         if not params.prediction:
             return []
         ids = self.loaded.tokenizer.encode(params.prediction, add_special_tokens=False, parse_special=False)
@@ -149,7 +149,10 @@ class RequestFactory:
         call_id: str | None = None,
         second_starts: Sequence[int] | None = None,
     ) -> list[Request]:
-        """A request for each text, or for its token ids; ids as in `make`. `second_starts`: as in `EmbedInputs`."""
+        """Create a request for each text or list of token ids.
+
+        `call_id` is as in `make`, `second_starts` as in `EmbedInputs`.
+        """
         urgency = known_priority(priority)
         starts = [None] * len(texts) if second_starts is None else second_starts
         return [
@@ -167,5 +170,5 @@ class RequestFactory:
 
 
 def _wrapped(seed: int) -> int:
-    """Seeds are 64-bit; counting past the end goes on at the beginning."""
+    """Wrap a seed to the range of signed 64-bit integers."""
     return (seed + 2**63) % 2**64 - 2**63

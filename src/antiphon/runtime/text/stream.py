@@ -1,4 +1,4 @@
-"""`GenerateStream`, `AsyncStream`: text for an asyncio reader, from a call here or in the engine process."""
+"""`GenerateStream`, `AsyncStream`: text for an asyncio reader, from a call in this process or the engine process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from antiphon.runtime.text.output import Completion, SampleOutput, check_not_fai
 
 
 class GenerateStream(AsyncReader[TextDelta | Ended]):
-    """An asynchronous iterator of `TextDelta` and, one per sample, `Ended`.
+    """An asynchronous iterator of `TextDelta`s and one `Ended` per sample.
 
     A request that failed inside the engine gives an `Ended` with `finish_reason` "failed" and `error` set. A rejection
-    (`ContextLengthError`, `OverloadedError`, ...) is raised by `accepted` or, if that was not called, by the first
-    step of the iteration. A reader that falls behind gets fewer and larger deltas.
+    (`ContextLengthError`, `OverloadedError`, ...) is raised by `accepted` or, if that was not called, by the first step
+    of the iteration. A reader that falls behind receives fewer and larger deltas.
     """
 
     def __init__(self, control: CallControl, sink: ThreadSink, num_samples: int, ids: list[str] | None = None) -> None:
@@ -32,7 +32,7 @@ class GenerateStream(AsyncReader[TextDelta | Ended]):
         return await super().__anext__()
 
     async def read(self) -> list[TextDelta | Ended]:
-        """All that has come since the last read, waiting for something; empty at the end. Raises as `anext` does."""
+        """Return all unread items, waiting for at least one; an empty list at the end. Raise as `anext` does."""
         if not self._items and not await self._has_more():
             return []
         self._merge()
@@ -45,12 +45,12 @@ class GenerateStream(AsyncReader[TextDelta | Ended]):
             self._items = merged(self._items)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """End the request; what was made so far, and an `Ended` for every sample, can still be read."""
+        """End the request. Text generated so far, and an `Ended` for every sample, can still be read."""
         if not self._is_done:
             self._control.cancel(reason)
 
     def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
-        """Cancel what still runs and drop what was not read. May be called twice."""
+        """Cancel the call if it is still running and discard unread items. May be called twice."""
         self._items.clear()
         super().close(reason)
 
@@ -78,7 +78,7 @@ class AsyncStream:
 
     @property
     def id(self) -> str:
-        """The request's id, as in traces."""
+        """Request id, as in traces."""
         return self._reader.id
 
     def __aiter__(self) -> AsyncIterator[TextDelta]:
@@ -103,7 +103,7 @@ class AsyncStream:
         return self.completion()
 
     def completion(self) -> Completion:
-        """The whole answer of a stream that was read to its end."""
+        """Return the whole answer; the stream must have been read to its end."""
         if self._ended is None:
             raise EngineError(f"request {self.id} has not ended yet, or was not read to its end")
         return self.output.completion(self._ended)
@@ -117,12 +117,12 @@ class AsyncStream:
         self._reader.close()
 
     async def aclose(self) -> None:
-        """The same as `close`, for `contextlib.aclosing`."""
+        """Call `close`; for `contextlib.aclosing`."""
         self.close()
 
 
 def merged(items: Iterable[TextDelta | Ended]) -> deque[TextDelta | Ended]:
-    """For each sample one delta of all that its deltas hold, and its end after it."""
+    """Join the deltas of each sample into one, followed by the sample's `Ended` if there is one."""
     deltas: dict[str, list[TextDelta]] = {}
     ends: dict[str, Ended] = {}
     for item in items:
@@ -141,7 +141,7 @@ def merged(items: Iterable[TextDelta | Ended]) -> deque[TextDelta | Ended]:
 
 
 def joined(parts: list[TextDelta]) -> TextDelta:
-    """One delta of one sample from several."""
+    """Join deltas of one sample into one delta."""
     if len(parts) == 1:
         return parts[0]
     return TextDelta(
