@@ -1,4 +1,4 @@
-"""`SpeechAccount`: what a synthesis has made, when, and whether a listener would have had to wait for it."""
+"""`SpeechAccount`: statistics of a synthesis so far, and its lead over a listener."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from antiphon.audio.speech.unreadable import Unreadable
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech.text import Piece
 
-#: Of the time that is left, what the next utterance should need at most: others may come meanwhile.
+#: Maximum share of the time left that the next utterance should need: other requests may come meanwhile.
 IN_TIME = 0.85
 
 
 class SpeechAccount:
-    """Kept by the synthesis' own thread, in the engine's time."""
+    """Statistics of one synthesis, kept by its own thread. Times are in the engine's clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -24,11 +24,11 @@ class SpeechAccount:
         self.unreadable = Unreadable()
         self._rate = 1
         self._num_phonemes = 0
-        self._num_spoken = 0  # of them, those whose sound is made
+        self._num_spoken = 0  # phonemes whose sound is made
         self._num_clauses = 0
         self._worst_deficit = 0.0
         self._last_made = self._started
-        self._per_phoneme = 0.0  # seconds that the last utterance took to make, for each of its phonemes
+        self._per_phoneme = 0.0  # seconds of computation per phoneme of the last utterance
 
     def take(self, piece: Piece) -> None:
         for run in piece.skipped:
@@ -36,7 +36,7 @@ class SpeechAccount:
         self._num_phonemes += max(0, len(piece.utterance.ids) - 2)
 
     def add(self, chunk: SpeechChunk, num_phonemes: int, submitted: float, made: float) -> None:
-        """A chunk of so many phonemes; the engine was given them at `submitted`, and had it at `made`."""
+        """Record a chunk; the engine received its `num_phonemes` at `submitted` and finished them at `made`."""
         self._num_spoken += num_phonemes
         now = self._clock()
         self._per_phoneme = (made - max(submitted, self._last_made)) / num_phonemes
@@ -51,15 +51,18 @@ class SpeechAccount:
 
     @property
     def heard_by(self) -> float | None:
-        """When a listener who plays from the first chunk on will have heard all that is made."""
+        """Time at which a listener who plays from the first chunk on has heard all sound so far; None before any."""
         return None if self.first_audio is None else self.first_audio + self.num_samples / self._rate
 
     def seconds_of(self, num_phonemes: int) -> float:
-        """How long so many phonemes will take, by those that are spoken."""
+        """Estimate the seconds that `num_phonemes` take to say, from the speech so far."""
         return num_phonemes * self.num_samples / (self._rate * max(1, self._num_spoken))
 
     def room(self, coming: int) -> int | None:
-        """Phonemes that will be made in time after the `coming` ones, at the pace of the last; None before any."""
+        """Return the number of phonemes that would be made in time after the `coming` ones, at the last one's pace.
+
+        Return None before the first sound.
+        """
         ahead = self.ahead()
         if ahead is None:
             return None
@@ -67,7 +70,10 @@ class SpeechAccount:
         return max(0, round(IN_TIME * left / max(self._per_phoneme, 1e-6)))
 
     def ahead(self) -> float | None:
-        """Seconds of sound that a listener who plays from the first chunk on has not heard yet."""
+        """Return the seconds of sound that a listener who plays from the first chunk on has yet to hear.
+
+        Return None before the first sound.
+        """
         return None if self.heard_by is None else self.heard_by - self._clock()
 
     def stats(self) -> SpeechStats:

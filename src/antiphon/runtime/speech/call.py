@@ -1,4 +1,4 @@
-"""`SpeechCall`: a text that may still be coming, spoken clause by clause through the engine, in a thread of its own."""
+"""`SpeechCall`: a text that may still be written, spoken clause by clause through the engine, in its own thread."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from antiphon.runtime.speech.seams import FIRST_LEAD, LEAD, is_silent, trimmed
 from antiphon.runtime.speech.text import Piece, Reader, Speaker, SpeechEngine
 from antiphon.runtime.speech.text_feed import TextFeed
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import Speak
 
-#: Utterances of one synthesis that are in the engine at once, after the first sound; before it, one.
+#: Maximum utterances of one synthesis in flight after the first sound; before it, the maximum is 1.
 MAX_IN_FLIGHT = 2
-#: Chunks that wait for a slow reader before the synthesis pauses.
+#: Unread chunks at which the synthesis waits for a slow reader.
 MAX_UNREAD = 8
-#: A paced synthesis waits when it is this many seconds ahead of its listener, and hurries when it is nearly caught up.
+#: Seconds ahead of its listener above which a paced synthesis waits, and below which it hurries.
 FAR_AHEAD, NEARLY_DRY = 12.0, 0.75
 _POLL = 0.05
 
 
 @dataclass(frozen=True)
 class _Text:
-    """A piece of the text; None when there is no more, or when it failed."""
+    """A part of the text. `text` is None at the end of the text, or if it failed with `error`."""
 
     text: str | None
     error: AntiphonError | None = None
 
 
 class SpeechCall(ThreadCall):
-    """Emits chunks of speech and at the end `SpeechStats`, or an error. Made, then `prepare`d, then `start`ed.
+    """Emits chunks of speech and at the end `SpeechStats`, or an error. Create it, `prepare` it, then `start` it.
 
-    Text may be appended, and the call cancelled, from the beginning.
+    Text may be appended, and the call cancelled, from its creation on.
     """
 
     id_prefix = "speech"
@@ -68,7 +68,7 @@ class SpeechCall(ThreadCall):
         super().__init__(call_id, sink)
         self._model_name = ""
         self._text: str | TextFeed | Iterable[str] | None = None
-        self._first_text = ""  # before all that is appended
+        self._first_text = ""  # comes before all appended text
         self._unread = threading.Semaphore(MAX_UNREAD)
         self._inbox: SimpleQueue[Request | _Text | None] = SimpleQueue()
         self._in_flight: deque[tuple[Request, Piece]] = deque()
@@ -88,7 +88,10 @@ class SpeechCall(ThreadCall):
         text: str | TextFeed | Iterable[str] | None,
         options: SpeechOptions,
     ) -> None:
-        """Load what reading needs; raises what is wrong with the call. `text` is None if all of it is appended."""
+        """Load the voice and pronunciation; raise the error that rejects the call.
+
+        `text` is None if all of it is appended.
+        """
         self._reader = Reader(speaker, options)
         if isinstance(text, str) and not text.strip():
             raise InvalidRequestError("there is no text to speak")
@@ -109,19 +112,19 @@ class SpeechCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """A chunk has been read: another may be emitted."""
+        """Report that a chunk was read, so that another may be emitted."""
         self._unread.release()
 
     def append(self, text: str) -> None:
-        """More of the text."""
+        """Append to the text."""
         self._inbox.put(_Text(text))
 
     def end_text(self) -> None:
-        """No more text will come."""
+        """Declare the text complete."""
         self._inbox.put(_Text(None))
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """End the call; what is being synthesised is dropped."""
+        """End the call and discard what is being synthesised."""
         self._is_closed.set()
         self._inbox.put(None)
 
@@ -143,7 +146,7 @@ class SpeechCall(ThreadCall):
             self._in_flight.clear()
 
     def _speak(self) -> None:
-        """Emit sound as it is made, have more made as there is room, and wait for what comes next."""
+        """Emit sound as it is made, submit utterances while there is room, and wait for the next event."""
         self._begin_text()
         while True:
             while self._in_flight and self._in_flight[0][0].is_ended:
@@ -174,7 +177,7 @@ class SpeechCall(ThreadCall):
         elif isinstance(text, TextFeed):
             text.listen(lambda piece: self._inbox.put(_Text(piece)))
         elif text is not None:
-            # The caller's iterator may wait for its next piece; the sound that is ready must not.
+            # The caller's iterator may block for its next text; sound that is ready must not wait for it.
             threading.Thread(target=self._pump, args=(text,), name="antiphon-text", daemon=True).start()
             return
         while not self._inbox.empty() and not self._text_ended:
@@ -187,11 +190,11 @@ class SpeechCall(ThreadCall):
                     return
                 self.append(piece)
             self.end_text()
-        except Exception as error:  # the iterator is the caller's
+        except Exception as error:  # the caller's iterator may raise anything
             self._inbox.put(_Text(None, EngineError(f"the text failed: {type(error).__name__}: {error}")))
 
     def _take_event(self, seconds: float | None) -> None:
-        """Wait for text, for an utterance that ended, or for so many seconds."""
+        """Wait up to `seconds` (None: without limit) for text or for an utterance that ended."""
         try:
             event = self._inbox.get(timeout=seconds)
         except Empty:
@@ -214,7 +217,7 @@ class SpeechCall(ThreadCall):
             raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
 
     def _look_ahead(self) -> None:
-        """Have the next utterance ready. Where its length shall suit the listener, not before that can be told."""
+        """Prepare the next utterance, unless its length shall suit the listener and no sound tells the pace yet."""
         if self._piece is not None:
             return
         if self._options.paced and not self._port.batch_invariant:
@@ -225,7 +228,7 @@ class SpeechCall(ThreadCall):
         self._piece = self._next_piece()
 
     def _next_piece(self) -> Piece | None:
-        """The next utterance of the text that is there; clauses with nothing to say are passed over."""
+        """Return the next utterance of the text so far, skipping clauses with nothing to say; None without any."""
         while True:
             for piece in self._clause_pieces:
                 self._account.take(piece)
@@ -260,22 +263,22 @@ class SpeechCall(ThreadCall):
         self._in_flight.append((request, piece))
 
     def _priority(self) -> Priority:
-        """A listener with nearly no sound left to hear goes before others."""
+        """Return the request's priority, which is high if the listener has nearly no sound left."""
         ahead = self._account.ahead()
         dry = self._options.paced and ahead is not None and ahead < NEARLY_DRY
         return min(self._options.priority, Priority.HIGH) if dry else self._options.priority
 
     def _due(self) -> float | None:
-        """When a listener will have heard all that is made or being made; None before the first sound."""
+        """Return when the listener will have heard all sound made or in flight; None before the first sound."""
         heard_by = self._account.heard_by
         return None if heard_by is None else heard_by + self._account.seconds_of(self._coming())
 
     def _coming(self) -> int:
-        """Phonemes in the engine."""
+        """Return the number of phonemes in flight."""
         return sum(len(piece.utterance.ids) for _, piece in self._in_flight)
 
     def _wait_for_listener(self) -> float:
-        """Seconds that a paced synthesis which is far ahead gives away; 0 otherwise."""
+        """Return the seconds that a paced synthesis far ahead of its listener waits; otherwise 0."""
         ahead = self._account.ahead() if self._options.paced else None
         return 0.0 if ahead is None or ahead <= FAR_AHEAD else min(ahead - FAR_AHEAD + _POLL, 1.0)
 
@@ -324,7 +327,7 @@ class SpeechCall(ThreadCall):
 
 
 def _compressed(speech: Speech, piece: Piece, rate: int, speed: float) -> tuple[Floats, Speech, Piece]:
-    """Sound that is `speed` times as fast, with the times of its words."""
+    """Compress speech in time to `speed` times as fast, with the times of its phonemes."""
     samples = time_stretched(speech.samples.numpy(), rate, speed)
     ends = [round(end / speed) for end in accumulate(speech.id_samples)]
     id_samples = [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -12,7 +12,7 @@ MAX_CUE_CHARACTERS = 84
 
 
 def cues(chunks: Iterable[SpeechChunk]) -> Iterator[TimedWord]:
-    """A cue for every clause, or several where one is too long to be read at once."""
+    """Yield a cue for every clause, or several for a clause that is too long to be read at once."""
     for chunk in chunks:
         groups = _groups(chunk.words)
         for group in groups:

@@ -1,4 +1,4 @@
-"""How English words are pronounced: the catalog's dictionaries and tagger, and the letter-to-sound networks."""
+"""Pronunciation of English words: the catalog's dictionaries and tagger, and the letter-to-sound networks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from antiphon.weights.catalog.resolve import resolve
 
 CATALOG_NAME = "english-phonemes"
 MAX_BYTES = 64 << 20
-#: Words whose pronunciation by a network is remembered.
+#: Words whose pronunciation by a network is cached.
 MAX_REMEMBERED = 4096
 _FILES = {Accent.AMERICAN: ("us", LETTER_TO_SOUND["en-us"]), Accent.BRITISH: ("gb", LETTER_TO_SOUND["en-gb"])}
 
 
 class Pronunciation:
-    """Phonemizers by accent, each made when it is first asked for. Safe to share between threads."""
+    """Phonemizers by accent, each created on first use. Safe to share between threads."""
 
     def __init__(self, files: Mapping[str, Path], detectors: Detectors) -> None:
         self._files = files
@@ -48,7 +48,7 @@ class Pronunciation:
                 folder, network = _FILES[accent]
                 gold = _table(self._files[f"lexicon_{folder}_gold.json.gz"])
                 silver = _table(self._files[f"lexicon_{folder}_silver.json.gz"])
-                self._detectors.model(network)  # raises why it cannot be loaded
+                self._detectors.model(network)  # raises if it cannot be loaded
                 unknown = lru_cache(MAX_REMEMBERED)(partial(self._detectors.run, network))
                 self._phonemizers[accent] = Phonemizer(Lexicon(gold, silver, accent), self._tagger, unknown)
             return self._phonemizers[accent]

@@ -6,22 +6,22 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 
-#: Seconds of silence kept before the first sound of a clause and after the last one.
+#: Seconds of silence kept before the first sound of a clause.
 LEAD = 0.06
-#: The same before the first clause: a listener waits for its sound.
+#: Seconds of silence kept before the first clause; less, since a listener waits for its sound.
 FIRST_LEAD = 0.02
-#: Pauses after a clause by what ends with it.
+#: Seconds of pause after a clause, by what ends with it.
 PHRASE_PAUSE, CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.05, 0.14, 0.34, 0.6
 FADE = 0.008
 _WINDOW = 0.004
-#: Silence is this far below the loudest window of the clause, and never louder than this.
+#: Peak amplitude below which a window is silent: relative to the clause's loudest window, and at most absolute.
 _RELATIVE_SILENCE, _ABSOLUTE_SILENCE = 10 ** (-44 / 20), 0.01
 
 
 def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> tuple[Floats, int]:
-    """Return the sound with its silence cut to a short lead and to the pause after it, and the offset of its beginning.
+    """Cut silence to `lead` seconds before the sound and `pause` seconds after it; return the sound and its offset.
 
-    It begins and ends at zero.
+    The offset is in samples of the input. The sound begins and ends at zero.
     """
     start, end = sounding(samples, rate)
     first = max(0, start - round(lead * rate))
@@ -38,7 +38,7 @@ def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> tup
 
 
 def sounding(samples: Floats, rate: int) -> tuple[int, int]:
-    """Where the first sound begins and the last one ends; the whole if there is none."""
+    """Return the samples at which the first sound begins and the last one ends; the whole range if all is silent."""
     window = max(1, round(_WINDOW * rate))
     count = len(samples) // window
     if not count:
@@ -51,11 +51,11 @@ def sounding(samples: Floats, rate: int) -> tuple[int, int]:
 
 
 def is_silent(samples: Floats) -> bool:
-    """Whether there is nothing to hear."""
+    """Return whether there is nothing to hear: no samples, values that are not finite, or near zero throughout."""
     return not len(samples) or not np.isfinite(samples).all() or float(np.abs(samples).max()) < 1e-3
 
 
 def _fade(edge: Floats, rising: bool) -> None:
-    """From silence, or to it, in place."""
+    """Fade in from silence, or out to silence, in place."""
     ramp = np.sin(np.linspace(0.0, np.pi / 2, len(edge), dtype=np.float32)) ** 2
     edge *= ramp if rising else ramp[::-1]

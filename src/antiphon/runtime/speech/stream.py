@@ -34,12 +34,12 @@ class AsyncSynthesis(AsyncReader[SpeechChunk]):
 
     @property
     def rate(self) -> int:
-        """Samples a second; of a synthesis in the engine process, known from the first chunk on."""
+        """Samples per second; 0 before the first chunk of a synthesis in the engine process."""
         return self._rate
 
     @property
     def stats(self) -> SpeechStats:
-        """What the synthesis cost, once it has ended."""
+        """Statistics of the synthesis, once it has ended."""
         if self._stats is None:
             raise EngineError(f"synthesis {self.id} has not come to its end")
         return self._stats
@@ -52,17 +52,17 @@ class AsyncSynthesis(AsyncReader[SpeechChunk]):
         return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
     def append(self, text: str) -> None:
-        """More text, of a synthesis whose text is still being written."""
+        """Append to a text that is spoken while it is written."""
         if not self._is_done:
             self._control.append(text)
 
     def end_text(self) -> None:
-        """No more text will come."""
+        """Declare the text complete."""
         if not self._is_done:
             self._control.end_text()
 
     def feed(self, text: AsyncIterable[str]) -> None:
-        """Append all that the iterator gives, as it gives it. What it raises is raised to the reader."""
+        """Append all text that the iterator yields, as it comes. Its exceptions are raised to the reader."""
         self._feeding = self._loop.create_task(self._feed(text))
 
     async def _feed(self, text: AsyncIterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""From clauses to utterances: phonemes as ids, cut to what the model takes, with the words they belong to."""
+"""From clauses to utterances: phoneme ids, cut to the model's maximum length, with the words they belong to."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from antiphon.runtime.speech.seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, PHRASE_
 from antiphon.runtime.voices.book import ACCENTS, VoiceBook, language_tag
 
 PAD = 0
-#: The models speak up to this speed; beyond it sounds have too few frames to be told apart, and sound is compressed.
+#: Maximum speed at which models speak. Beyond it, sounds have too few frames to be told apart, so the sound is
+#: compressed instead.
 FASTEST_SPOKEN = 1.5
 
 
 @dataclass(frozen=True)
 class Piece:
-    """An utterance, what it says, and the pause after it. `owners` gives the word of every id, -1 for none."""
+    """An utterance, its text, and the pause after it. `owners` is the word index of every id, or -1."""
 
     utterance: Utterance
     text: str
@@ -37,11 +38,11 @@ class Piece:
     owners: tuple[int, ...]
     pause: float
     skipped: tuple[str, ...]
-    space: int = -1  # the id of a space
-    lead_samples: int = 0  # by which a phoneme is heard before its duration says
+    space: int = -1  # id of the space symbol
+    lead_samples: int = 0  # samples by which a phoneme is heard before its duration says
 
     def timed_words(self, speech: Speech, start: float, offset: int, rate: int) -> tuple[TimedWord, ...]:
-        """When the words are heard, if sample `offset` of the speech is heard at `start` seconds.
+        """Return when each word is heard, if sample `offset` of the speech is heard at `start` seconds.
 
         The space between two words belongs to both in equal parts.
         """
@@ -63,13 +64,13 @@ class Piece:
 
 
 class SpeechEngine(CallEngine, Protocol):
-    """What calls of speech need of a front end."""
+    """The part of a front end that calls of speech use."""
 
     def speaker(self, model: str | None) -> Speaker: ...
 
 
 class Speaker:
-    """A resident speech model with its voices and the pronunciation of what it reads."""
+    """A loaded speech model with its voices and the pronunciation of what it reads."""
 
     def __init__(self, loaded: LoadedModel, pronunciation: Pronunciation) -> None:
         if not isinstance(loaded.model, Synthesizer) or loaded.voices is None:
@@ -81,7 +82,7 @@ class Speaker:
 
 
 class Reader:
-    """Turns the clauses of one text into utterances. An unknown voice or language is rejected when it is made."""
+    """Turns the clauses of one text into utterances. Its constructor rejects an unknown voice or language."""
 
     def __init__(self, speaker: Speaker, options: SpeechOptions) -> None:
         self._model = speaker.model
@@ -121,7 +122,7 @@ class Reader:
             )
 
     def pieces(self, clause: Clause) -> Iterator[Piece]:
-        """The utterances of a clause; none if there is nothing to say in it."""
+        """Yield the utterances of a clause; an empty utterance if it has only text that cannot be read."""
         spoken = self._phonemizer(clause.text)
         pause = PHRASE_PAUSE if clause.text[-1].isalnum() else CLAUSE_PAUSE
         if clause.ends_sentence:
@@ -149,7 +150,7 @@ class Reader:
             )
 
     def _groups(self, spoken: SpokenClause) -> Iterator[tuple[list[int], list[int]]]:
-        """Ids with their words, in groups of at most what the model takes, cut between words where that is possible."""
+        """Yield phoneme ids and their word indices in groups that the model takes, cut between words if possible."""
         table = self._model.symbols
         symbols: list[int] = []
         owners: list[int] = []

@@ -9,7 +9,7 @@ from antiphon.errors import InvalidRequestError
 
 
 class TextFeed:
-    """Text that is appended while it is being spoken. `finish` says that there is no more."""
+    """Text that is appended while it is being spoken, until `finish`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class TextFeed:
                 self._listener(text)
 
     def listen(self, listener: Callable[[str | None], None]) -> None:
-        """Have every piece, from the first on, handed to `listener`, and None at the end."""
+        """Pass every appended text, from the first on, to `listener`, and None at the end."""
         with self._lock:
             if self._listener is not None:
                 raise InvalidRequestError("this text is being spoken already")
