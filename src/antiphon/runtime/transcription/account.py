@@ -1,4 +1,4 @@
-"""`TranscriptAccount`: what a transcription has found and cost so far."""
+"""`TranscriptAccount`: the segments and statistics of a transcription so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from antiphon.runtime.transcription.window.decoding import WindowJob
 
 @dataclass
 class TranscriptAccount:
-    """`language` is given, or that of the first window. Times are of `time.perf_counter`."""
+    """Segments and statistics of one transcription. Times are of `time.perf_counter`.
+
+    `language` is the caller's, or that of the first window.
+    """
 
     language: str | None
     started: float = field(default_factory=time.perf_counter)
@@ -32,7 +35,7 @@ class TranscriptAccount:
     num_tokens: int = 0
 
     def take(self, job: WindowJob) -> None:
-        """A window is done."""
+        """Add a window that is done."""
         self.num_tokens += job.num_tokens
         self.count_window(job)
         self.note_language(job)
@@ -52,7 +55,7 @@ class TranscriptAccount:
             self.first_text = time.perf_counter() - self.started
 
     def progress(self, segments: list[Segment], done: float, total: float | None) -> TranscriptProgress:
-        """Segments that have become final."""
+        """Add segments that have become final; return them with the seconds processed and the total."""
         before = joined_text(self.segments)
         self.segments += segments
         if segments:
@@ -60,7 +63,10 @@ class TranscriptAccount:
         return TranscriptProgress(tuple(segments), joined_text(self.segments)[len(before) :], done, total)
 
     def transcript(self, seconds: float, *, translate: bool, processing: float | None = None) -> Transcript:
-        """Of so many seconds of sound; `processing` is how long it took, the whole time if not given."""
+        """Return the transcript of `seconds` of sound.
+
+        `processing` is the seconds spent, by default the time since the start.
+        """
         stats = TranscriptionStats(
             audio_seconds=seconds,
             speech_seconds=self.speech_seconds,
@@ -81,7 +87,7 @@ class TranscriptAccount:
 
 
 def record_of(stats: TranscriptionStats, model: str, arrived: float) -> TranscriptRecord:
-    """For the trace."""
+    """Return the trace record of a transcription."""
     return TranscriptRecord(
         id=new_id("transcript"),
         model=model,

@@ -1,4 +1,4 @@
-"""`TranscriptionCall`: one recording, whole or sent piece by piece while it is transcribed."""
+"""`TranscriptionCall`: one recording, given whole or pushed in chunks while it is transcribed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from antiphon.runtime.transcription.sound_source import open_sound
 from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber, TranscriptionEngine
 from antiphon.runtime.transcription.window.job_runner import CancelledTranscriptionError, JobRunner
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import Transcribe
 
 
 class TranscriptionCall:
     """Emits `TranscriptProgress` and at the end the transcript, or an error. `cancel` may come before `run`.
 
-    `run` looks for a cancellation after it has made its runner, and `cancel` notes it before it looks for a runner.
+    `run` looks for a cancellation after it has created its runner, and `cancel` notes it before it looks for a runner,
+    so one of the two takes effect.
     """
 
     id_prefix = "transcription"
@@ -44,7 +45,7 @@ class TranscriptionCall:
         self.run(transcriber, sound, request.options)
 
     def start(self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions) -> None:
-        """Transcribe in a thread of the call's own."""
+        """Transcribe in a new thread."""
         arguments = (transcriber, sound, options)
         threading.Thread(target=self.run, args=arguments, name="antiphon-transcribe", daemon=True).start()
 
@@ -55,7 +56,7 @@ class TranscriptionCall:
                 self._sink.put(self.id, event)
         except AntiphonError as error:
             self._sink.put(self.id, error)
-        except BaseException as error:  # a source of sound is the caller's and may raise anything
+        except BaseException as error:  # the caller's source of sound may raise anything
             failure = EngineError(f"transcription {self.id} failed: {describe(error)}")
             failure.__cause__ = error
             self._sink.put(self.id, failure)
@@ -63,7 +64,7 @@ class TranscriptionCall:
     def events(
         self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions
     ) -> Iterator[TranscriptEvent]:
-        """The events, for a caller that reads them in its own thread. Closing the iterator cancels the call."""
+        """Yield the events, for a caller that reads them in its own thread. Closing the iterator cancels the call."""
         self._runner = JobRunner(transcriber.port)
         self._check_cancelled()
         yield from transcriber.run(self._until_cancelled(sound), options, self._runner)
@@ -83,7 +84,7 @@ class TranscriptionCall:
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def sent(self) -> SoundChunks:
-        """A recording of the pieces that are pushed. Each is answered by `PieceRead` when it is used."""
+        """Return a recording of the chunks that are pushed. `PieceRead` is emitted when a chunk is used."""
 
         def pieces() -> Iterator[Floats]:
             while (piece := self._pieces.get()) is not None:
@@ -94,11 +95,11 @@ class TranscriptionCall:
         return SoundChunks(pieces())
 
     def push(self, samples: Floats) -> None:
-        """More of a recording that is sent."""
+        """Send the next chunk of a recording."""
         self._pieces.put(samples)
 
     def finish(self) -> None:
-        """The end of a recording that is sent."""
+        """Declare a pushed recording complete."""
         self._pieces.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:

@@ -11,17 +11,17 @@ from antiphon.runtime.calls.speech import TimedWord
 from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptProgress, Word
 from antiphon.text.tokenization.whisper_tokens import language_name
 
-#: What a subtitle can show.
+#: Anything that a subtitle can show.
 Cue = Segment | Word | TimedWord
 
 
 def word_lines(words: Sequence[Word]) -> str:
-    """A line for each word, with its start and end in seconds before it and tabs between (Audacity's label format)."""
+    """Return a line per word: start and end in seconds and the text, between tabs (Audacity's label format)."""
     return "".join(f"{word.start:.3f}\t{word.end:.3f}\t{word.text.strip()}\n" for word in words)
 
 
 def srt(parts: Sequence[Cue]) -> str:
-    """SubRip: numbered cues with a comma before the milliseconds."""
+    """Return SubRip: numbered cues with a comma before the milliseconds."""
     cues = [
         f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_cue_text(cue)}\n"
         for number, cue in enumerate(_cues(parts), start=1)
@@ -30,7 +30,7 @@ def srt(parts: Sequence[Cue]) -> str:
 
 
 def vtt(parts: Sequence[Cue]) -> str:
-    """WebVTT."""
+    """Return WebVTT: cues with a point before the milliseconds."""
     cues = [
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n" for cue in _cues(parts)
     ]
@@ -44,12 +44,12 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
     "srt": lambda transcript: srt(transcript.segments),
     "vtt": lambda transcript: vtt(transcript.segments),
 }
-#: The formats in which each word has a line or a cue of its own. Verbose JSON has words anyway if they are known.
+#: Formats in which each word can have its own line or cue. Verbose JSON has words anyway if they are known.
 WORD_FORMATS: dict[str, Callable[[Sequence[Word]], str]] = {"text": word_lines, "srt": srt, "vtt": vtt}
 
 
 def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
-    """The transcript in one of `FORMATS`; with `words`, one line or one cue for each word."""
+    """Return the transcript in one of `FORMATS`; with `words`, in lines or cues of one word each."""
     if format not in FORMATS:
         raise InvalidRequestError(f"format is {format!r}; choose one of: {', '.join(FORMATS)}")
     if words and format in WORD_FORMATS:
@@ -58,7 +58,7 @@ def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
 
 
 def verbose(transcript: Transcript) -> dict[str, Any]:
-    """The layout of OpenAI's verbose JSON; words are there if they were asked for."""
+    """Return the fields of OpenAI's verbose JSON, with words if they were requested."""
     told: dict[str, Any] = {
         "task": transcript.task,
         "language": language_name(transcript.language),
@@ -72,7 +72,7 @@ def verbose(transcript: Transcript) -> dict[str, Any]:
 
 
 def progress(update: TranscriptProgress, num_before: int) -> dict[str, Any]:
-    """The segments and words of an update, as `verbose` has them, after so many segments; and how far it has come."""
+    """Return an update's segments (numbered from `num_before`) and words as in `verbose`, and the seconds processed."""
     return {
         "segments": [segment_fields(num_before + index, segment) for index, segment in enumerate(update.segments)],
         "words": [word_fields(word) for segment in update.segments for word in segment.words],
@@ -104,7 +104,7 @@ def _cues(parts: Sequence[Cue]) -> list[Cue]:
 
 
 def _cue_text(cue: Cue) -> str:
-    # A cue ends at a blank line, and an arrow would begin its timing.
+    # A blank line would end the cue, and an arrow would begin its timing.
     return " ".join(cue.text.split()).replace("-->", "->")
 
 

@@ -8,9 +8,9 @@ from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 
 
 def language_of(options: TranscriptionOptions, tokens: WhisperTokens, model: str) -> str | None:
-    """The code of the language, or None if the model has to detect it.
+    """Return the code of the language, or None if the model has to detect it.
 
-    A language or a translation that the model does not know raises `InvalidRequestError`.
+    Raise InvalidRequestError if the model does not know the language, or cannot translate.
     """
     if options.translate and not tokens.is_multilingual:
         raise InvalidRequestError(f"model {model!r} knows only English: it cannot translate")

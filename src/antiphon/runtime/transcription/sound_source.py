@@ -20,7 +20,7 @@ CHUNK_SECONDS = 30.0
 
 
 def open_sound(source: SoundSource, *, raw: RawFormat | None = None, limits: DecodeLimits | None = None) -> SoundChunks:
-    """Mono sound at 16 kHz in chunks, decoded as it is read. Errors in the input are raised here or on reading."""
+    """Return mono sound at 16 kHz in chunks, decoded as it is read. Invalid input raises here or on reading."""
     if isinstance(source, np.ndarray):
         return _samples(source)
     from antiphon.audio.decode import decode_stream

@@ -1,4 +1,4 @@
-"""Readers for asyncio: `AsyncTranscription`, `AsyncLiveSession`, `AsyncVoiceActivity`, of calls in any process."""
+"""Asyncio readers of calls in any process: `AsyncTranscription`, `AsyncLiveSession`, `AsyncVoiceActivity`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
 from antiphon.runtime.calls.voice_events import VoiceEvent
 
-#: Pieces of a recording that may be on their way at once.
+#: Maximum chunks of a recording in flight.
 MAX_UNREAD_PIECES = 3
 
 TranscriptItem = TranscriptProgress | LiveUpdate | Transcript
@@ -25,8 +25,8 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
     """An asynchronous iterator of events, the last of which is the transcript.
 
     Leaving it early (break, cancellation, `aclose`) cancels the rest. A live session in the engine process, or a
-    recording that is sent while it is transcribed, takes sound by `push` until `finish`; the latter waits for `room`
-    before each piece.
+    recording that is sent while it is transcribed, takes sound by `push` until `finish`; a recording waits for `room`
+    before each chunk.
     """
 
     _control: SoundControl
@@ -37,13 +37,13 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
         self._room: asyncio.Future[None] | None = None
 
     def push(self, samples: Floats) -> None:
-        """Mono sound at 16 kHz."""
+        """Send mono samples at 16 kHz."""
         if not self._is_done:
             self._num_unread += 1
             self._control.push(samples)
 
     async def room(self) -> bool:
-        """Wait until another piece of a recording may be pushed; False if the call has ended."""
+        """Wait until another chunk of a recording may be pushed; return False if the call has ended."""
         while self._num_unread >= MAX_UNREAD_PIECES and not self._is_done:
             self._room = self._loop.create_future()
             try:
@@ -53,7 +53,7 @@ class AsyncTranscription(AsyncReader[TranscriptItem]):
         return not self._is_done
 
     def finish(self) -> None:
-        """No more sound will come; the transcript follows."""
+        """Declare the sound complete; the transcript follows."""
         if not self._is_done:
             self._control.finish()
 
@@ -85,7 +85,7 @@ class AsyncLiveSession(AsyncReader[LiveUpdate]):
         self._outcome: asyncio.Future[Transcript] = self._loop.create_future()
 
     def __aiter__(self) -> AsyncIterator[LiveUpdate]:
-        """Leaving the loop does not end the session; `finish` and `close` do."""
+        """Return the session; leaving its loop does not end it, `finish` and `close` do."""
         return self
 
     def push(self, samples: Floats | bytes) -> None:
@@ -98,13 +98,13 @@ class AsyncLiveSession(AsyncReader[LiveUpdate]):
         return await asyncio.shield(self._outcome)
 
     def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
-        """End the session at once; what has not been transcribed is dropped."""
+        """End the session at once; discard sound that has not been transcribed."""
         self._control.cancel(reason)
 
     def put(self, event: Event) -> None:
         if isinstance(event, AntiphonError):
             self._outcome.set_exception(event)
-            self._outcome.exception()  # raised by `finish`, if that is called
+            self._outcome.exception()  # marks it as retrieved: `finish`, if called, raises it
         elif isinstance(event, Transcript):
             self._outcome.set_result(event)
         else:
@@ -120,11 +120,11 @@ class AsyncVoiceActivity(AsyncReader[VoiceEvent]):
     _control: SoundControl
 
     def push(self, samples: Floats) -> None:
-        """Mono sound at 16 kHz."""
+        """Send mono samples at 16 kHz."""
         if not self._is_done:
             self._control.push(samples)
 
     def finish(self) -> None:
-        """No more sound will come."""
+        """Declare the sound complete."""
         if not self._is_done:
             self._control.finish()

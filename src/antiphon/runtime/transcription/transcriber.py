@@ -1,4 +1,4 @@
-"""`Transcriber`: recordings through the engine, their windows in parallel or in sequence."""
+"""`Transcriber`: transcribes recordings through the engine, their windows in parallel or in sequence."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWi
 
 @dataclass(frozen=True)
 class SoundChunks:
-    """Sound as mono float32 at 16 kHz in pieces, with its length where that is known beforehand."""
+    """Chunks of mono float32 sound at 16 kHz, and its total length in seconds if that is known beforehand."""
 
     pieces: Iterable[Floats]
     seconds: float | None = None
 
 
 class TranscriptionEngine(CallEngine, Protocol):
-    """What calls of transcription need of a front end."""
+    """The part of a front end that calls of transcription use."""
 
     def transcriber(self, model: str | None) -> Transcriber: ...
 
 
 class Transcriber:
-    """Transcribes recordings with one resident model. Safe to share: every call has its own state.
+    """Transcribes recordings with one loaded model. Safe to share: every call has its own state.
 
-    With `speculates` the last transcript of a window that grows is the draft of the next.
+    With `speculates`, the last transcript of a window that grows is the draft of the next.
     """
 
     def __init__(self, loaded: LoadedModel, port: EnginePort, *, speculates: bool = False) -> None:
@@ -44,11 +44,11 @@ class Transcriber:
         self.speculates = speculates
 
     def language(self, options: TranscriptionOptions) -> str | None:
-        """The code of the language that is known beforehand; None if it is to be detected."""
+        """Return the code of the language if it is known beforehand, or None if it is to be detected."""
         return language_of(options, self.recogniser.tokens, self.recogniser.loaded.name)
 
     def run(self, sound: SoundChunks, options: TranscriptionOptions, runner: JobRunner) -> Iterator[TranscriptEvent]:
-        """Progress as windows become final, in the order of the recording, and at the end the transcript.
+        """Yield progress as windows become final, in the order of the recording, and at the end the transcript.
 
         Closing the iterator ends what is still running in the engine; so does `cancel` of the runner.
         """
@@ -69,7 +69,7 @@ class Transcriber:
 
 
 class _Counted:
-    """Chunks of sound, counted as they go by."""
+    """Chunks of sound whose samples are counted as they are read."""
 
     def __init__(self, pieces: Iterable[Floats]) -> None:
         self._pieces = pieces

@@ -24,20 +24,21 @@ from antiphon.runtime.transcription.window.decoding import Attempt, Recogniser, 
 from antiphon.runtime.transcription.window.job_runner import JobRunner
 from antiphon.runtime.transcription.window.segments import Stretch, WindowTimeline, segments_of, stretches
 
-#: Windows of one recording that are in the engine at once; their sound and states are in memory.
+#: Maximum windows of one recording in the engine at once (their sound and states are in memory), and the maximum before
+#: the first text.
 MAX_WINDOWS = 12
 FIRST_WINDOWS = 4
-#: Speech after the end of a window's transcript that makes the rest of the window be transcribed again.
+#: Seconds of speech after the end of a window's transcript from which the rest of the window is transcribed again.
 LEFTOVER_SPEECH = 1.0
-#: A segment in which the voice activity never reaches this has no speaker.
+#: Segments in which the probability of speech stays below this are discarded.
 MIN_VOICE = 0.2
-#: In sequence, a window drawn at a higher temperature is not given to the next one as its context.
+#: Maximum temperature at which a window's text becomes the context of the next window in sequence.
 MAX_CONTEXT_TEMPERATURE = 0.5
 
 
 @dataclass
 class _Windows:
-    """What both orders share: the recogniser, the options, and the account of one recording."""
+    """Base of both orders: the recogniser, the options, and the account of one recording."""
 
     recogniser: Recogniser
     options: TranscriptionOptions
@@ -52,7 +53,10 @@ class _Windows:
         )
 
     def spoken(self, job: WindowJob, window: SpeechWindow | None) -> list[Stretch]:
-        """The stretches of a window that hold speech: none of a silent window, none without voice activity."""
+        """Return the stretches of a window that hold speech; an empty list for a silent window.
+
+        Without `window`, voice activity is unknown, and all stretches count.
+        """
         if job.best.is_silence(self.options):
             return []
         found = stretches(job.best, self.recogniser.tokens, job.seconds)
@@ -63,7 +67,7 @@ class _Windows:
 
 @dataclass(eq=False)
 class _QueuedWindow:
-    """A window in the order of the recording; what is left over of it follows as further jobs."""
+    """A window in the order of the recording. If a transcript stops early, further jobs transcribe the rest."""
 
     window: SpeechWindow
     segments: list[Segment] = field(default_factory=list)
@@ -117,17 +121,17 @@ class ParallelWindows(_Windows):
         self.runner.start(job)
 
     def _crosses_a_seam(self, bounds: tuple[float, ...], seconds: float, attempt: Attempt) -> bool:
-        """Whether a stretch has to be divided among spans, which takes the times of its words."""
+        """Return whether a stretch has to be divided among spans, which takes the times of its words."""
         return any(stretch.crosses(bounds) for stretch in stretches(attempt, self.recogniser.tokens, seconds))
 
     def _take(self, job: WindowJob, queued: _QueuedWindow, window: SpeechWindow) -> SpeechWindow | None:
-        """Keep the window's segments; what is left of it where the model stopped before the speech did."""
+        """Keep the window's segments; return the rest of the window if the model stopped before the speech did."""
         found = self.spoken(job, window)
         rest, limit = None, None
         if self.options.timestamps and job.best.text.strip() and not job.best.is_silence(self.options):
             closed = [stretch for stretch in found if stretch.is_closed]
             if closed and not job.best.is_complete:
-                found = closed  # the length ran out in the middle of the last one
+                found = closed  # the token limit cut off the last stretch
             end = found[-1].end if found else job.seconds
             if 0 < end < job.seconds and window.speech_after(end + 0.2) >= LEFTOVER_SPEECH:
                 rest, limit = window.from_second(end), end
@@ -137,7 +141,7 @@ class ParallelWindows(_Windows):
 
 
 class SequentialWindows(_Windows):
-    """Windows one after the other, each given the text before it. The next begins where the last one's text ends."""
+    """Windows one after the other, with the text before as context. Each begins where the last one's text ends."""
 
     def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
         length = self.recogniser.model.cross_tokens * SPEECH_RATE // 50
@@ -187,7 +191,7 @@ class SequentialWindows(_Windows):
         return VoiceFrames(reader.push(samples, final=True), reader.frame_seconds)
 
     def _advance(self, job: WindowJob, found: list[Stretch], is_last: bool) -> int:
-        """Samples after which the next window begins: after the last segment that is whole."""
+        """Return the samples after which the next window begins: the end of the last complete segment."""
         whole = len(job.samples)
         if is_last and (job.best.is_complete or not found):
             return whole

@@ -20,16 +20,16 @@ from antiphon.runtime.calls.thread_call import ThreadCall
 from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
 from antiphon.runtime.transcription.detection.voice_activity import VoiceReader
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import DetectVoice
 
 THRESHOLD, RELEASE = 0.5, 0.35
-#: Anything shorter is not reported.
+#: Seconds of speech above which it is reported.
 MIN_SPEECH = 0.2
 
 
 class SpeechEdges:
-    """Probabilities of speech in, `VoiceStarted` and `VoiceStopped` out, by turns. Pure: no thread, no clock."""
+    """Turns probabilities of speech into alternating `VoiceStarted` and `VoiceStopped`. Pure: no thread, no clock."""
 
     def __init__(self, frame_seconds: float, min_silence: float) -> None:
         self._frame_seconds = frame_seconds
@@ -50,22 +50,22 @@ class SpeechEdges:
                 yield VoiceStarted(since)
 
     def finish(self) -> Iterator[VoiceEvent]:
-        """The sound has ended."""
+        """Yield `VoiceStopped` if speech is open at the end of the sound."""
         if self._has_started:
             self._has_started = False
             yield VoiceStopped(self._speech_end)
 
     @property
     def _speech_end(self) -> float:
-        """Where the open speech ends as far as is known."""
+        """End of the open speech as far as is known, in seconds."""
         quiet = self._tracker.quiet_since
         return self._num_frames * self._frame_seconds if quiet is None else quiet
 
 
 class VoiceActivityCall(ThreadCall):
-    """Emits `VoiceStarted` and `VoiceStopped` by turns, and at the end `VoiceEnded`, or an error.
+    """Emits `VoiceStarted` and `VoiceStopped` alternately, and at the end `VoiceEnded`, or an error.
 
-    Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
+    Create it, `prepare` it, then `start` it. Sound may be pushed, and the call cancelled, from its creation on.
     """
 
     id_prefix = "voice-activity"
@@ -79,7 +79,7 @@ class VoiceActivityCall(ThreadCall):
         self._is_cancelled = threading.Event()
 
     def prepare(self, detectors: Detectors, min_silence: float) -> None:
-        """Load the detector; raises what is wrong with the call."""
+        """Load the detector; raise the error that rejects the call."""
         check_values((0 < min_silence <= 10, "min_silence", min_silence, "above 0 and at most 10 seconds"))
         self._voice = VoiceReader(detectors, Priority.HIGH)
         self._edges = SpeechEdges(self._voice.frame_seconds, min_silence)
@@ -91,11 +91,11 @@ class VoiceActivityCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
-        """Sound at 16 kHz, mono, as it comes."""
+        """Send mono samples at 16 kHz."""
         self._inbox.put(np.asarray(samples, np.float32))
 
     def finish(self) -> None:
-        """No more sound will come."""
+        """Declare the sound complete."""
         self._inbox.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:

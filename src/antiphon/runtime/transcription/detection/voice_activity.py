@@ -1,4 +1,4 @@
-"""Where in a recording there is speech: windows for a recogniser, cut at silences, as the recording is read."""
+"""Speech in a recording: windows for a recogniser, cut at silences, as the recording is read."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, VoiceInput
 from antiphon.runtime.calls.detectors import Detectors
 
-#: Generous at both ends: a word lost to a cut is worse than a little silence kept.
+#: Options that are generous at both ends: a word lost to a cut is worse than a little silence kept.
 SPEECH = SegmentOptions(threshold=0.4, release=0.25, min_speech=0.15, min_silence=0.5, padding=0.4, max_speech=30.0)
-#: Seconds without voice inside a word, as in a stop.
+#: Maximum seconds without voice inside a word, as in a stop consonant.
 MAX_CLOSURE = 0.16
-#: Silence up to this long stays inside a window.
+#: Maximum seconds of silence inside a window.
 MAX_GAP = 1.5
-#: Seconds without speech after which voice activity begins anew: a longer memory of noise hides the speech after it.
+#: Seconds without speech after which the detector's state is reset: a longer memory of noise hides the speech after it.
 RESTART_SECONDS = 2.0
-#: Sound that is held before windows are cut from it.
+#: Seconds of sound that are buffered before windows are cut.
 BUFFER_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
 class VoiceFrames:
-    """The probability of speech in each frame from `start` on, in seconds."""
+    """Probability of speech in each frame. `start` is the time of the first frame, in seconds."""
 
     values: Floats
     frame_seconds: float
     start: float = 0.0
 
     def runs(self, start: float, end: float) -> list[tuple[float, float]]:
-        """The runs of speech between two moments, from edge to edge of their frames; shorter gaps are part of a run."""
+        """Return the runs of speech between two times, on frame edges, in seconds.
+
+        Gaps of at most `MAX_CLOSURE` are part of a run.
+        """
         first = max(0, int((start - self.start) / self.frame_seconds))
         last = max(first, int(np.ceil((end - self.start) / self.frame_seconds)))
         voiced = np.flatnonzero(self.values[first:last] >= SPEECH.threshold) + first
@@ -66,18 +69,18 @@ class SpeechWindow:
         return VoiceFrames(self.voice, self.frame_seconds)
 
     def speech_after(self, seconds: float) -> float:
-        """Seconds of speech in the window after this moment of it."""
+        """Return the seconds of speech in the window after this time of it."""
         first = max(0, round(seconds / self.frame_seconds))
         return float(np.count_nonzero(self.voice[first:] >= SPEECH.threshold)) * self.frame_seconds
 
     def loudest_voice(self, start: float, end: float) -> float:
-        """The highest probability of speech between two moments of the window."""
+        """Return the highest probability of speech between two times of the window."""
         first = max(0, int(start / self.frame_seconds))
         last = max(first + 1, int(np.ceil(end / self.frame_seconds)))
         return float(self.voice[first:last].max(initial=0.0))
 
     def from_second(self, seconds: float) -> SpeechWindow:
-        """What is left of the window after this moment of it."""
+        """Return the rest of the window from this time on."""
         spans, offset = [], 0.0
         for span in self.window.spans:
             cut = max(0.0, seconds - offset)
@@ -90,7 +93,7 @@ class SpeechWindow:
 
 
 class VoiceReader:
-    """The probabilities of speech in a recording that comes in chunks, by the engine's voice activity detector."""
+    """Computes the probability of speech in sound that comes in chunks, with the engine's detector."""
 
     def __init__(self, detectors: Detectors, priority: Priority = Priority.NORMAL) -> None:
         model = detectors.model(VOICE_ACTIVITY)
@@ -102,7 +105,10 @@ class VoiceReader:
         self._priority = priority
 
     def push(self, samples: Floats, *, final: bool = False) -> Floats:
-        """Of the chunks that the samples complete. Many samples are several requests, so that others come between."""
+        """Return the probabilities of the frames that the samples complete.
+
+        Many samples are divided into several requests, so that other requests come between them.
+        """
         starts = range(0, max(1, len(samples)), self._max_samples)
         pieces = [samples[start : start + self._max_samples] for start in starts]
         ends = [False] * (len(pieces) - 1) + [final]
@@ -113,16 +119,16 @@ class VoiceReader:
 class VoiceTrack:
     """Sound as it arrives, with the probability of speech in each frame. Positions are in samples of the stream.
 
-    All is kept until `forget`.
+    All sound is kept until `forget`.
     """
 
     def __init__(self, detectors: Detectors) -> None:
         self._reader = VoiceReader(detectors, Priority.CRITICAL)
         self.frame_seconds = self._reader.frame_seconds
-        #: Samples of a frame.
+        #: Samples per frame.
         self.frame = round(self.frame_seconds * SPEECH_RATE)
         self._samples: Floats = np.zeros(0, np.float32)
-        #: Samples before those that are kept.
+        #: Position of the first sample that is kept.
         self.origin = 0
         self._voice: list[float] = []
         self._first_frame = 0
@@ -132,7 +138,7 @@ class VoiceTrack:
         return self.origin + len(self._samples)
 
     def push(self, samples: Floats, *, final: bool = False) -> Floats:
-        """The probabilities of the frames that the samples complete."""
+        """Add samples; return the probabilities of the frames that they complete."""
         self._samples = np.concatenate([self._samples, samples])
         voice = self._reader.push(samples, final=final)
         self._voice.extend(voice.tolist())
@@ -142,7 +148,7 @@ class VoiceTrack:
         return self._samples[start - self.origin : end - self.origin]
 
     def voiced(self, start: int, end: int, threshold: float) -> tuple[int, int] | None:
-        """From the first to the last frame between two positions that reaches the threshold; None if none does."""
+        """Return the span, within two positions, of the frames that reach the threshold; None without any."""
         first = max(0, start // self.frame - self._first_frame)
         last = -(-end // self.frame) - self._first_frame
         found = [index for index, voice in enumerate(self._voice[first:last], first) if voice >= threshold]
@@ -152,18 +158,18 @@ class VoiceTrack:
         return max(start, edges[0]), min(end, edges[1])
 
     def voice_frames(self, start: int, end: int) -> VoiceFrames:
-        """The frames between two positions, by seconds after the first."""
+        """Return the frames between two positions, with times in seconds after `start`."""
         first = max(start // self.frame, self._first_frame)
         values = self._voice[first - self._first_frame : -(-end // self.frame) - self._first_frame]
         return VoiceFrames(np.array(values, np.float32), self.frame_seconds, (first * self.frame - start) / SPEECH_RATE)
 
     def quietest(self, seconds: float) -> int:
-        """Where the frame of the last seconds that is least like speech begins."""
+        """Return the position of the frame that is least like speech in the last seconds."""
         late = self._voice[-round(seconds / self.frame_seconds) :]
         return (self._first_frame + len(self._voice) - len(late) + int(np.argmin(late))) * self.frame
 
     def forget(self, position: int) -> None:
-        """What is before the position is not needed. Less than a second is not worth a copy."""
+        """Discard sound before the position, unless it is less than a second: not worth a copy."""
         if position - self.origin > SPEECH_RATE:
             self._samples, self.origin = self._samples[position - self.origin :].copy(), position
             old = max(0, position // self.frame - self._first_frame)
@@ -172,9 +178,9 @@ class VoiceTrack:
 
 
 def speech_windows(chunks: Iterable[Floats], max_seconds: float, detectors: Detectors) -> Iterator[SpeechWindow]:
-    """Windows of speech in the order of the recording, cut at silences, in bounded memory.
+    """Yield windows of speech in the order of the recording, cut at silences, in bounded memory.
 
-    Where a stretch is cut depends only on the sound up to a few minutes after it.
+    A cut depends only on the sound up to a few minutes after it.
     """
     reader = VoiceReader(detectors)
     frame = reader.frame_seconds
@@ -206,7 +212,7 @@ def _taken(window: Window, samples: Floats, voice: Floats, frame: float, offset:
 
 
 def _marked(chunks: Iterable[Floats]) -> Iterator[tuple[Floats, bool]]:
-    """Each chunk with whether it is the last."""
+    """Yield each chunk and whether it is the last."""
     iterator = iter(chunks)
     held = next(iterator, None)
     while held is not None:

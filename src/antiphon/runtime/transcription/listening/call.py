@@ -1,7 +1,7 @@
-"""`LiveCall`: speech as it is spoken: a prefix that is settled, and a tail that may still change.
+"""`LiveCall`: live transcription, a settled prefix and a tail that may still change.
 
-While a window of speech is open it is transcribed again and again as it grows; what two hypotheses in a row agree on is
-settled, and later ones begin from it. Nothing before the open window is transcribed again.
+While a window of speech is open, it is transcribed again and again as it grows. Words on which two hypotheses in a row
+agree are settled, and later hypotheses begin with them. Sound before the open window is not transcribed again.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.window.job_runner import JobRunner
 from antiphon.runtime.transcription.window.segments import whole_segment
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import Listen
 
 
 @dataclass(eq=False)
 class _Job:
     work: WindowJob
-    start: int  # samples of the stream
+    start: int  # in samples of the stream
     end: int
     is_final: bool
 
 
 class LiveCall(ThreadCall):
-    """A session with a thread of its own. Emits `LiveUpdate`s and at its end the transcript, or an error.
+    """A live session in its own thread. Emits `LiveUpdate`s and at its end the transcript, or an error.
 
-    Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
+    Create it, `prepare` it, then `start` it. Sound may be pushed, and the call cancelled, from its creation on.
     """
 
     id_prefix = "live"
@@ -65,7 +65,7 @@ class LiveCall(ThreadCall):
         self._speculates = False
         self._inbox: SimpleQueue[Request | Floats | None] = SimpleQueue()
         self._is_closed = threading.Event()
-        self._seen = 0  # where the last hypothesis ended
+        self._seen = 0  # position at which the last hypothesis ended
         self._job: _Job | None = None
         self._context: list[int] = []
         self._has_text = False
@@ -75,7 +75,7 @@ class LiveCall(ThreadCall):
     def prepare(
         self, transcriber: Transcriber, options: TranscriptionOptions, interval: float = DEFAULT_INTERVAL
     ) -> None:
-        """Load what listening needs; raises what is wrong with the call."""
+        """Load the models; raise the error that rejects the call."""
         check_values((interval > 0, "interval", interval, "above 0 seconds"))
         self._interval = round(interval * SPEECH_RATE)
         self._recogniser = transcriber.recogniser
@@ -95,17 +95,17 @@ class LiveCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
-        """Sound at 16 kHz, mono, as it comes."""
+        """Send mono samples at 16 kHz, as they come."""
         if self._is_closed.is_set():
             raise EngineError("the live session has ended")
         self._inbox.put(np.asarray(samples, np.float32))
 
     def finish(self) -> None:
-        """No more sound will come; the rest is transcribed and the session ends with the transcript."""
+        """Declare the sound complete; the rest is transcribed and the session ends with the transcript."""
         self._inbox.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """End now; what has not been transcribed is dropped."""
+        """End now; discard sound that has not been transcribed."""
         self._is_closed.set()
         self._inbox.put(None)
 
@@ -139,7 +139,7 @@ class LiveCall(ThreadCall):
                     self._hear(item)
 
     def _received(self) -> list[Request | Floats | None]:
-        """Everything that has come, sound joined; waits for the first."""
+        """Return all received items, sound joined; wait for the first."""
         items = [self._inbox.get()]
         with suppress(Empty):
             while True:
@@ -157,7 +157,7 @@ class LiveCall(ThreadCall):
         was_no_speech = self._windows.push(samples, in_use, final=final)
         if was_no_speech and self._hypotheses.last and not self._windows.closed and self._job is None:
             self._hypotheses.clear()
-            self._update("", "", None)  # takes the tail back that was shown for it
+            self._update("", "", None)  # retract the tail that was shown
 
     def _update(self, text: str, tail: str, segment: Segment | None) -> None:
         self._sink.put(self.id, LiveUpdate(text, tail, segment, self._windows.track.end / SPEECH_RATE))
@@ -165,7 +165,7 @@ class LiveCall(ThreadCall):
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def _start_job(self, is_ending: bool) -> None:
-        """One hypothesis at a time: windows that have closed first, else the open one if enough has come."""
+        """Start a job unless one is running: the first closed window, else the open one if enough sound has come."""
         if self._job is not None:
             return
         windows = self._windows
@@ -192,7 +192,7 @@ class LiveCall(ThreadCall):
         self._runner.start(work)
 
     def _finish_job(self) -> None:
-        """Settle what can be, and emit it."""
+        """Settle the tokens that can be settled, and emit an update."""
         job, self._job = self._job, None
         assert job is not None
         account = self._account

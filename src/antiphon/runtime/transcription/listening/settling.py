@@ -1,4 +1,4 @@
-"""`Hypotheses`: transcripts of a window that grows, and the words of them that are settled."""
+"""`Hypotheses`: transcripts of a window that grows, and their settled words."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.transcription.window.decoding import Recogniser, WindowJob
 from antiphon.runtime.transcription.words.timestamps import split_words
 
-#: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
+#: Words at the end of a hypothesis that it never settles: its sound may have ended inside them.
 UNSURE_WORDS = 3
-#: Tokens of the text before a window that are given to it as context.
+#: Maximum tokens of the text before a window that are given to it as context.
 CONTEXT_TOKENS = 64
 
 Tokens = tuple[int, ...]
 
 
 class Hypotheses:
-    """What two hypotheses in a row agree on is settled: `settled` only grows, and later ones begin with it."""
+    """Transcripts of a growing window. Tokens that two in a row share are `settled`, with which later ones begin."""
 
     def __init__(self, recogniser: Recogniser) -> None:
         self._recogniser = recogniser
@@ -25,24 +25,24 @@ class Hypotheses:
         self.settled: Tokens = ()
 
     def add(self, tokens: Tokens, language: str | None) -> None:
-        """A hypothesis. One that contradicts what is settled is left out."""
+        """Add a hypothesis; ignore it if it contradicts the settled tokens."""
         if tokens[: len(self.settled)] != self.settled:
             return
         self.settled = self._agreed(tokens, language or "en")
         self.last = tokens
 
     def clear(self) -> None:
-        """The next window begins."""
+        """Reset for the next window."""
         self.last = self.settled = ()
 
     def tokens_of(self, job: WindowJob, options: TranscriptionOptions) -> Tokens:
-        """The text of a job that is done: none if the model took it for silence and nothing was settled."""
+        """Return the text tokens of a finished job; empty if it is silence and nothing was settled."""
         if job.best.is_silence(options) and not self.settled:
             return ()
         return tuple(token for token in job.best.tokens if token < self._recogniser.tokens.end)
 
     def _agreed(self, tokens: Tokens, language: str) -> Tokens:
-        """The words that this hypothesis and the last one share, and at least what was settled before."""
+        """Return the whole words that this hypothesis and the last one share, and at least the settled tokens."""
         begins = self._word_starts(self.last, language)
         last = self.last[: begins[-UNSURE_WORDS] if len(begins) >= UNSURE_WORDS else 0]
         count = 0
@@ -50,7 +50,7 @@ class Hypotheses:
             if before != now:
                 break
             count += 1
-        # The word that the common part ends in may go on.
+        # The word in which the common part ends may go on: it is not settled.
         whole = max((start for start in self._word_starts(tokens, language) if start <= count), default=0)
         return tokens[: max(whole, len(self.settled))]
 

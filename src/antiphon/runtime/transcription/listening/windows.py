@@ -1,4 +1,4 @@
-"""`LiveWindows`: sound as it arrives, and where in it speech begins and ends."""
+"""`LiveWindows`: windows of speech in sound as it arrives."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.transcription.detection.voice_activity import VoiceTrack
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
-#: Sound that belongs to a window, before its speech was detected and after its end.
+#: Seconds of sound added to a window before and after the detected speech.
 PADDING_SECONDS = 0.3
-#: An open window longer than this is closed at the quietest moment of its last seconds.
+#: Maximum seconds of an open window, which is then closed at the quietest moment of its last seconds.
 MAX_OPEN_SECONDS = 24.0
 QUIET_SEARCH_SECONDS = 2.0
-#: Sound kept while there is no speech, so that the beginning of a word is not lost.
+#: Seconds of sound kept while there is no speech, so that the beginning of a word is not lost.
 IDLE_SECONDS = 2.0
 
 
 class LiveWindows:
-    """Voice activity opens a window where speech begins and closes it at a silence. Positions are in samples.
+    """Windows that open where speech begins and close at a silence. Positions are in samples.
 
-    `open_start` is where the open window begins; `closed` are windows that have ended and are not transcribed yet.
+    `open_start` is where the open window begins, or None; `closed` are the windows that have ended and are not
+    transcribed yet.
     """
 
     def __init__(self, detectors: Detectors) -> None:
@@ -30,7 +31,7 @@ class LiveWindows:
         self.closed: list[tuple[int, int]] = []
 
     def push(self, samples: Floats, in_use: int | None, *, final: bool = False) -> bool:
-        """Take sound in; True if the open window turned out to be no speech. Sound from `in_use` on is kept."""
+        """Add sound; return whether the open window turned out to be no speech. Sound from `in_use` on is kept."""
         track = self.track
         ended = self.tracker.push(track.push(samples, final=final))
         if final:
@@ -60,7 +61,7 @@ class LiveWindows:
             self.closed.append((start, end))
 
     def _forget(self, in_use: int | None) -> None:
-        """Drop sound before every window that is open, closed or being transcribed."""
+        """Discard sound before all windows that are open, closed or being transcribed."""
         needed = [start for start, _ in self.closed]
         needed += [start for start in (self.open_start, in_use) if start is not None]
         self.track.forget(min(needed, default=self.track.end - round(IDLE_SECONDS * SPEECH_RATE)))

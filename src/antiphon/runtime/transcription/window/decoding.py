@@ -1,4 +1,4 @@
-"""`WindowJob`: one window of sound on its way through the engine: encoded, decoded, tried again, aligned."""
+"""`WindowJob`: one window of sound on its way through the engine: encoded, decoded, retried, aligned."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from antiphon.text.tokenization.long_text import tail
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
-#: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
+#: Maximum rate of human speech. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
-#: Repeated phrases are a loop below this mean log-probability of the text outside the repetitions. A repetition makes
-#: the next more probable. Repeated sentences have -0.3 to 0 with tiny.en, loops in noise -0.5 and less.
+#: Mean log-probability of the text outside repetitions below which these are a loop; repetitions themselves become ever
+#: more probable. Repeated sentences have -0.3 to 0 with tiny.en, loops in noise -0.5 and less.
 MIN_UNREPEATED_LOGPROB = -0.4
-#: Of a brief window: seconds at least, seconds of silence after the sound at least, and the states it is rounded up to.
+#: Limits of a brief window: minimum seconds, minimum seconds of silence after the sound, and the multiple to which its
+#: number of states is rounded up.
 BRIEF_SECONDS, BRIEF_SILENCE, BRIEF_STEP = 10.0, 4.0, 50
-#: Half of a context of 448 tokens can hold the end of the caller's prompt.
+#: Characters kept of the end of the caller's prompt: more than half of a context of 448 tokens can hold.
 PROMPT_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True)
 class Recogniser:
-    """A resident Whisper as jobs see it."""
+    """A loaded Whisper model and its tokens, as window jobs use them."""
 
     loaded: LoadedModel
     model: Whisper
@@ -67,21 +68,21 @@ class Recogniser:
         return self.model.cross_tokens / STATES_PER_SECOND
 
     def prompt_tokens(self, options: TranscriptionOptions) -> list[int]:
-        """The caller's own context, as the tokens before a window."""
+        """Return the tokens of the caller's prompt, which stand before a window."""
         text = tail(options.prompt.strip(), PROMPT_CHARACTERS)
         return self.tokenizer.encode(" " + text, parse_special=False) if text else []
 
     @property
     def max_prompt_tokens(self) -> int:
-        """Of text before the window: half of the context, less its mark."""
+        """Maximum tokens of text before the window: half of the context, less the token that opens it."""
         return self.model.config.text_positions // 2 - 1
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One decoding of a window."""
+    """A decoding of a window."""
 
-    tokens: tuple[int, ...]  # with timestamps, without what opens and ends it
+    tokens: tuple[int, ...]  # with timestamps, without opening and end tokens
     text: str
     temperature: float
     avg_logprob: float
@@ -89,11 +90,11 @@ class Attempt:
     no_speech_prob: float
     language: str
     language_probability: float
-    is_complete: bool  # the model ended it, not the limit of its length
-    seconds: float  # of the window
-    logprobs: tuple[float, ...] = ()  # of the tokens; those that were given count as certain
-    repeated: frozenset[int] = frozenset()  # indices of the tokens that are repetitions in a loop
-    unrepeated_logprob: float = 0.0  # mean log-probability of the other drawn tokens of text
+    is_complete: bool  # ended by the model, not by the token limit
+    seconds: float  # length of the window
+    logprobs: tuple[float, ...] = ()  # per token; given tokens count as certain
+    repeated: frozenset[int] = frozenset()  # indices of tokens that are repetitions in a loop
+    unrepeated_logprob: float = 0.0  # mean log-probability of the other sampled text tokens
 
     def is_silence(self, options: TranscriptionOptions) -> bool:
         return self.no_speech_prob > options.no_speech_limit and self.avg_logprob < options.logprob_limit
@@ -109,7 +110,7 @@ class Attempt:
         return self.compression_ratio > options.compression_ratio_limit and not in_time
 
     def is_doubtful(self, options: TranscriptionOptions) -> bool:
-        """Whether it should be tried again: too repetitive, or too improbable without being silence."""
+        """Return whether to try again: the text is too repetitive or too improbable, and the window is not silence."""
         if self.is_repetitive(options):
             return not self.is_silence(options)
         return self.avg_logprob < options.logprob_limit and not self.is_silence(options)
@@ -117,13 +118,13 @@ class Attempt:
 
 @dataclass(eq=False)
 class WindowJob:
-    """A state machine: `start` and `advance` give requests to hand in; it is done when `advance` gives none.
+    """State machine of a window: `start` and `advance` return requests to submit, until `is_done`.
 
-    `language` of None is detected from this window. `previous` are tokens of the text before it, `given` those of a
-    transcript of its beginning that is settled already. With `is_brief` the encoder sees the sound and some silence, so
-    that its time follows the length of the sound; a doubtful transcript is made again from the whole window.
-    `expected` are tokens of an earlier transcript of less of the sound: a draft, which changes no token.
-    Words are aligned if the options ask for them, or `needs_words` does, given the best attempt.
+    `language` is detected from this window if it is None. `previous` are tokens of the text before it, `given` the
+    tokens of its own beginning that are settled already. With `is_brief` the encoder sees the sound and some silence,
+    so that its time follows the length of the sound; a doubtful transcript is made again from the whole window.
+    `expected` are tokens of an earlier transcript of less of the sound: a draft, which changes no token. Words are
+    aligned if the options request them, or `needs_words` does, given the best attempt.
     """
 
     recogniser: Recogniser
@@ -153,7 +154,7 @@ class WindowJob:
 
     @property
     def num_states(self) -> int:
-        """States that the encoder makes of the window."""
+        """Number of encoder states of the window."""
         longest = self.recogniser.model.cross_tokens
         if not self.is_brief or not self.recogniser.loaded.device.is_cpu:
             return longest
@@ -162,7 +163,7 @@ class WindowJob:
 
     @property
     def best(self) -> Attempt:
-        """The last attempt; where none satisfied, the likeliest of those that are not repetitive."""
+        """The last attempt unless it is doubtful; then the most probable one, preferably not repetitive."""
         last = self.attempts[-1]
         if not last.is_doubtful(self.options):
             return last
@@ -185,7 +186,7 @@ class WindowJob:
         return self._submitted([request])
 
     def _inputs(self) -> Tensor:
-        """What the encoder takes: frames, or on a GPU the samples, of which it makes frames there."""
+        """Return the encoder's input: mel frames, or on a GPU the samples, from which it computes frames there."""
         recogniser = self.recogniser
         if recogniser.loaded.device.is_cpu:
             num_mels = recogniser.model.config.num_mels
@@ -199,7 +200,10 @@ class WindowJob:
         return requests
 
     def advance(self, request: Request) -> list[Request]:
-        """Take a request that has ended well; the next ones, or none when others are awaited or the job is done."""
+        """Take a request that ended well; return the next ones, if any.
+
+        An empty list means that other requests are awaited, or that the job is done.
+        """
         del self._pending[request.id]
         self._ended.append(request)
         if self._pending:
@@ -212,7 +216,7 @@ class WindowJob:
             return self._finish()
         leaders = [ended for ended in self._ended if ended.beam is None or ended.beam.leader is ended]
         attempts = [self._attempt(ended) for ended in leaders]
-        # A loop makes itself ever more probable, so that the likeliest of several samples is often the one with a loop.
+        # A loop makes itself ever more probable, so the most probable of several samples is often the one with a loop.
         plain = [attempt for attempt in attempts if not attempt.is_repetitive(self.options)]
         self.attempts.append(max(plain or attempts, key=lambda attempt: attempt.avg_logprob))
         tried = len(self.attempts)
@@ -231,7 +235,7 @@ class WindowJob:
         return self.options.words or (self.needs_words is not None and self.needs_words(self.best))
 
     def _start_again(self) -> list[Request]:
-        """From the whole window, which is what models are trained on."""
+        """Start again with the whole window, the input that models are trained on."""
         self.is_brief, self.encoded = False, None
         self.attempts.clear()
         return self.start()
@@ -265,7 +269,7 @@ class WindowJob:
         return request
 
     def _opening(self) -> tuple[list[int], list[tuple[int, ...]]]:
-        """What stands before a transcript, and what is still to be drawn of it."""
+        """Return the tokens before a transcript, and the choices at each opening position still to be sampled."""
         tokens = self.recogniser.tokens
         prompt, drawn = [tokens.start], []
         if tokens.is_multilingual:
@@ -282,7 +286,7 @@ class WindowJob:
         return prompt, drawn
 
     def _decoding(self, temperature: float) -> list[Request]:
-        """The request of an attempt, or the several of which the likeliest is taken."""
+        """Return the requests of an attempt, of which the most probable result is taken."""
         recogniser, options = self.recogniser, self.options
         tokens, positions = recogniser.tokens, recogniser.model.config.text_positions
         previous = list(self.previous)[-recogniser.max_prompt_tokens :]
@@ -315,7 +319,7 @@ class WindowJob:
         return requests
 
     def _draft(self) -> list[int]:
-        """What is expected after the tokens that are given; nothing if they differ from it."""
+        """Return the expected tokens after the given ones; empty if the given ones differ from them."""
         expected, count = list(self.expected), len(self.given)
         return expected[count:] if expected[:count] == list(self.given) else []
 
@@ -412,6 +416,6 @@ class WindowJob:
 
 
 def compression_ratio(text: str) -> float:
-    """How much smaller the text is compressed; far above 2 it repeats itself."""
+    """Return the text's bytes divided by its compressed bytes; far above 2, the text repeats itself."""
     data = text.encode("utf-8")
     return len(data) / len(zlib.compress(data)) if data else 1.0

@@ -1,4 +1,4 @@
-"""`JobRunner`: hands the requests of window jobs to the engine, for recordings and for live sessions."""
+"""`JobRunner`: submits the requests of window jobs to the engine, for recordings and for live sessions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from antiphon.runtime.transcription.window.decoding import WindowJob
 
 
 class CancelledTranscriptionError(EngineError):
-    """The reader of a transcription has left."""
+    """The transcription was cancelled, or its reader has left."""
 
 
 class JobRunner:
-    """Used by the thread that owns the jobs. Requests that ended go to `inbox`, in which other things may come too."""
+    """Runs window jobs for the thread that owns them. Ended requests go to `inbox`, which may take other items too."""
 
     def __init__(self, port: EnginePort, inbox: SimpleQueue[Any] | None = None) -> None:
         self._port = port
@@ -40,7 +40,10 @@ class JobRunner:
             raise
 
     def take(self, request: Request) -> WindowJob | None:
-        """Go on with the job of a request that ended; the job, if it is done. Raises the cause if it failed."""
+        """Continue the job of an ended request; return the job if it is done.
+
+        Raise EngineError if the request failed.
+        """
         job = self._owners.pop(request.id, None)
         if job is None:
             return None
@@ -50,7 +53,7 @@ class JobRunner:
         return job if job.is_done else None
 
     def wait(self) -> WindowJob:
-        """The next job that is done."""
+        """Return the next job that is done."""
         while True:
             request = self._inbox.get()
             if request is None:
@@ -60,17 +63,17 @@ class JobRunner:
                 return job
 
     def cancel(self) -> None:
-        """From any thread: have `wait` raise."""
+        """Make `wait` raise CancelledTranscriptionError. May be called from any thread."""
         self._inbox.put(None)
 
     def abort(self, job: WindowJob) -> None:
-        """End a job's requests, whose blocks are free before the next step; the job is never done."""
+        """Abort a job, which is then never done. Its blocks are free before the next step."""
         ids = [request_id for request_id, owner in self._owners.items() if owner is job]
         for request_id in ids:
             del self._owners[request_id]
         self._port.loop.abort_all(ids, FinishReason.CANCELLED)
 
     def close(self) -> None:
-        """Abort the requests that are still running."""
+        """Abort all requests that are still running."""
         self._port.loop.abort_all(list(self._owners), FinishReason.DISCONNECTED)
         self._owners.clear()

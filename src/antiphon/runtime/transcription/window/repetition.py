@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Most tokens of a repeated phrase; a long sentence has some thirty.
+#: Maximum tokens of a repeated phrase; a long sentence has some thirty.
 MAX_PERIOD = 40
-#: Least number of times that a phrase occurs in a row, and of tokens that repeat earlier ones: "no, no, no" is no loop.
+#: Minimum occurrences of a phrase in a row, and minimum tokens that repeat earlier ones: "no, no, no" is no loop.
 MIN_OCCURRENCES, MIN_REPEATED = 3, 6
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Tokens `start` to `end` consist of their first `period`, repeated; the last repetition may be incomplete."""
+    """Tokens `start` to `end`: their first `period` tokens, repeated. The last repetition may be incomplete."""
 
     start: int
     period: int
@@ -38,7 +38,7 @@ def find_loops(tokens: Sequence[int]) -> list[Loop]:
 
 
 def _loop_at(tokens: Sequence[int], start: int) -> Loop | None:
-    """Return the loop that begins with this token, if there is one."""
+    """Return the loop that begins at index `start`, if there is one."""
     for period in range(1, MAX_PERIOD + 1):
         end = start + period
         while end < len(tokens) and tokens[end] == tokens[end - period]:

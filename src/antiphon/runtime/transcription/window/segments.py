@@ -18,18 +18,21 @@ from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 @dataclass(frozen=True)
 class Stretch:
-    """Tokens of text between two timestamps of a window, in its seconds. One that is not closed ends with it."""
+    """Tokens of text between two timestamps of a window, in its seconds.
+
+    A stretch without a closing timestamp ends with the window.
+    """
 
     start: float
     end: float
     tokens: tuple[int, ...]
     is_closed: bool
     logprobs: tuple[float, ...] = ()
-    #: Text tokens of the window before it.
+    #: Number of text tokens of the window before the stretch.
     text_position: int = 0
 
     def crosses(self, bounds: Sequence[float]) -> bool:
-        """Whether it lies in more than one span of its window."""
+        """Return whether the stretch lies in more than one span of its window."""
         return any(self.start < seam < self.end for seam in bounds[1:-1])
 
     def text_tokens(self, tokens: WhisperTokens) -> list[int]:
@@ -37,9 +40,9 @@ class Stretch:
 
 
 def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[Stretch]:
-    """The attempt cut at its timestamps; without any, one stretch over the whole window."""
+    """Cut the attempt at its timestamps; without any, return one stretch over the whole window."""
     found: list[Stretch] = []
-    start, first = 0.0, 0  # of the stretch that is open: its second, and the index of its first token
+    start, first = 0.0, 0  # start in seconds, and index of the first token, of the open stretch
 
     def stretch(end: float, last: int, is_closed: bool) -> Stretch:
         before = sum(token < tokens.end for token in attempt.tokens[:first])
@@ -62,11 +65,11 @@ def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[S
 
 @dataclass(frozen=True)
 class WindowTimeline:
-    """Where a window lies in the recording, its voice, and how much of its transcript is taken."""
+    """A window's place in the recording, its voice, and the part of its transcript that is used."""
 
     window: Window
     voice: VoiceFrames | None = None
-    #: Seconds of the window; what follows is transcribed again.
+    #: Seconds of the window after which its sound is transcribed again.
     limit: float | None = None
 
     @property
@@ -80,9 +83,9 @@ class WindowTimeline:
 def segments_of(
     job: WindowJob, cut: list[Stretch], timeline: WindowTimeline, tokenizer: WhisperTokenizer
 ) -> list[Segment]:
-    """Segments of the given stretches of a job that is done, with their words where they are asked for.
+    """Return segments of the given stretches of a finished job, in order, with their words if requested.
 
-    They are in order. A stretch over a seam of the window becomes a segment for each span.
+    A stretch over a seam of the window becomes a segment for each span.
     """
     bounds = timeline.bounds
     median = median_length(job.words)
@@ -114,7 +117,7 @@ def segments_of(
 def _parts(
     stretch: Stretch, words: list[AlignedWord], bounds: Sequence[float], tokens: WhisperTokens
 ) -> list[tuple[Stretch, list[AlignedWord]]]:
-    """The stretch cut where its words pass from one span to the next, each part with its words."""
+    """Cut the stretch where its words pass from one span to the next; return each part with its words."""
     spans = [list(span) for _, span in groupby(words, lambda word: span_index(bounds, (word.start + word.end) / 2))]
     if len(spans) < 2:
         return [(stretch, words)]
@@ -137,7 +140,7 @@ def _parts(
 
 
 def _after_text(stretch: Stretch, first: int, words: list[AlignedWord], tokens: WhisperTokens) -> int:
-    """The index of the token after the words, the first of which begins at or after the token `first`."""
+    """Return the index after the last token of the words, which begin at or after the token `first`."""
     left = sum(len(word.tokens) for word in words)
     for index, token in enumerate(stretch.tokens[first:], first):
         left -= token < tokens.end
@@ -176,7 +179,7 @@ def _segment(
 def whole_segment(
     job: WindowJob, start: float, tokens: tuple[int, ...], voice: VoiceFrames | None, tokenizer: WhisperTokenizer
 ) -> Segment:
-    """A window of `start` seconds on as one segment, with the given tokens of the job's best attempt."""
+    """Return a window that begins at `start` seconds as one segment, with the given tokens of the best attempt."""
     best = job.best
     placed = placed_words(job.words, (0.0, job.seconds), voice)
     words = tuple(Word(w.text, start + w.start, start + w.end, w.probability) for w in placed)
@@ -187,7 +190,7 @@ def whole_segment(
 
 
 def _words_of(words: list[AlignedWord], position: int, count: int) -> list[AlignedWord]:
-    """The words that begin within `count` tokens from a position on, which counts tokens of text."""
+    """Return the words that begin within `count` text tokens from `position` on."""
     own, at = [], 0
     for word in words:
         if position <= at < position + count:

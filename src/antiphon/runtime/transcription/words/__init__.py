@@ -1,1 +1,1 @@
-"""When each word was said."""
+"""Times of words."""

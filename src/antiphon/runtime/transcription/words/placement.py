@@ -1,4 +1,4 @@
-"""Words where they can have been said: in speech, within one span of their window, one after the other.
+"""Times at which words can have been said: in speech, within one span of their window, one after the other.
 
 Alignment divides a window among its words without a gap, so that pauses, and seams where silence was left out, fall to
 the words beside them.
@@ -14,18 +14,18 @@ from antiphon.audio.segments import span_index
 from antiphon.runtime.transcription.detection.voice_activity import VoiceFrames
 from antiphon.runtime.transcription.words.timestamps import STATES_PER_SECOND, AlignedWord
 
-#: A word that takes longer is cut to one run of speech.
+#: Seconds above which a word is cut to one run of speech.
 LONG_WORD = 0.5
-#: No word takes longer.
+#: Maximum seconds of a word.
 LONGEST_WORD = 2.0
-#: A word takes at least one state of the encoder.
+#: Minimum seconds of a word: one state of the encoder.
 SHORTEST_WORD = 1 / STATES_PER_SECOND
-#: Seconds that a run of speech has before its first voiced frame and after its last.
+#: Seconds added to a run of speech before its first voiced frame and after its last.
 RUN_PADDING = 0.05
 
 
 def placed_words(words: Sequence[AlignedWord], bounds: Sequence[float], voice: VoiceFrames | None) -> list[AlignedWord]:
-    """The words of a window in order, each with a length above zero and inside one span.
+    """Return the words of a window in order, each with a length above zero and inside one span.
 
     `bounds` are the ends of the spans in seconds of the window. Without `voice`, pauses stay in long words up to
     `LONGEST_WORD`.
@@ -44,7 +44,7 @@ def placed_words(words: Sequence[AlignedWord], bounds: Sequence[float], voice: V
 
 
 def _cut(word: AlignedWord, voice: VoiceFrames | None) -> AlignedWord:
-    """A long word without its pauses: only the run of speech at or nearest to its strongest attention."""
+    """Cut a long word to the run of speech at, or nearest to, its strongest attention."""
     if word.end - word.start <= LONG_WORD:
         return word
     focus = (word.start + word.end) / 2 if word.focus is None else word.focus
@@ -60,12 +60,12 @@ def _cut(word: AlignedWord, voice: VoiceFrames | None) -> AlignedWord:
 
 
 def _fitted(words: list[AlignedWord], low: float, high: float) -> list[AlignedWord]:
-    """The words of one span, in order, cut at its ends; those without a length share that of a neighbour."""
+    """Fit the words of one span, in order, between its ends; words without a length share a neighbour's time."""
     inside = [replace(word, start=min(max(word.start, low), high), end=min(max(word.end, low), high)) for word in words]
     inside = _shared(inside)
     shortest = min(SHORTEST_WORD, (high - low) / len(inside))
     limit = high
-    for index in range(len(inside) - 1, -1, -1):  # each leaves room for those after it
+    for index in range(len(inside) - 1, -1, -1):  # each word leaves room for the later ones
         word = inside[index]
         end = min(word.end, limit)
         limit = min(word.start, limit - shortest)
@@ -80,7 +80,7 @@ def _fitted(words: list[AlignedWord], low: float, high: float) -> list[AlignedWo
 
 
 def _shared(words: list[AlignedWord]) -> list[AlignedWord]:
-    """Words too short to be heard divide the time of the word after them, else of the one before, by their letters."""
+    """Divide the time of the next long word (at the end, the last) among the words before it that are too short."""
     out: list[AlignedWord] = []
     held: list[AlignedWord] = []
     for word in words:
@@ -92,7 +92,7 @@ def _shared(words: list[AlignedWord]) -> list[AlignedWord]:
 
 
 def _divided(words: list[AlignedWord]) -> list[AlignedWord]:
-    """The words over the time of the longest of them."""
+    """Divide the time of the longest word among all, in proportion to their letters."""
     longest = max(words, key=lambda word: word.end - word.start)
     letters = [max(1, len(word.text.strip())) for word in words]
     step = (longest.end - longest.start) / sum(letters)

@@ -1,8 +1,8 @@
-"""When each word was said: the tokens of a transcript laid along the sound by their cross-attention.
+"""Times of words: the tokens of a transcript, aligned with the sound by their cross-attention.
 
-Heads that follow the sound put each token's attention where it is spoken. Normalised, smoothed and averaged they make
-a matrix through which dynamic time warping finds the cheapest monotonic path; where it steps from one token to the
-next, a token begins.
+Heads that follow the sound put each token's attention where it is spoken. Normalised, smoothed and averaged they make a
+matrix through which dynamic time warping finds the cheapest monotonic path; where it steps from one token to the next,
+a token begins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 PREPENDED = frozenset("\"'“¿([{-")
 APPENDED = frozenset("\"'.。,，!！?？:：”)]}、")
 SENTENCE_ENDS = frozenset(".。!！?？")
-#: No word of ordinary speech takes longer than twice this or the median word.
+#: Maximum median length of a word in seconds. No word of ordinary speech takes longer than twice the median.
 LONGEST_MEDIAN = 0.7
 
 
@@ -39,7 +39,7 @@ class AlignedWord:
     start: float
     end: float
     probability: float
-    #: Where its attention is strongest.
+    #: Time at which the word's attention is strongest.
     focus: float | None = None
 
 
@@ -52,10 +52,10 @@ def align_words(
     num_states: int,
     first_row: int,
 ) -> list[AlignedWord]:
-    """Times of the words of `tokens`, text alone, whose probabilities are given too.
+    """Return the words of `tokens` (text only) with their times and mean probabilities.
 
-    `attention` is [heads, rows, states]. From `first_row` on there are len(tokens) + 1 rows, at which each token, and
-    then the end, is predicted. Only the first `num_states` states hold sound.
+    `attention` is [heads, rows, states]. From `first_row` on there are len(tokens) + 1 rows, which predict each token
+    and then the end. Only the first `num_states` states hold sound.
     """
     if not tokens or num_states < 1:
         return []
@@ -82,7 +82,7 @@ def align_words(
 
 
 def _cost_matrix(attention: Floats) -> NDArray[np.float64]:
-    """[rows, states], small where a token attends: over the heads, normalised by column and smoothed along time."""
+    """Return a matrix [rows, states], small where a token attends: normalised by column, smoothed, mean of heads."""
     weights = attention.astype(np.float64)
     weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-30)
     weights -= weights.mean(axis=-2, keepdims=True)
@@ -92,7 +92,7 @@ def _cost_matrix(attention: Floats) -> NDArray[np.float64]:
 
 
 def _median_filtered(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Median over `width` neighbours along the last axis; the ends are mirrored."""
+    """Return the median over `width` neighbours along the last axis, with mirrored ends."""
     half = width // 2
     if values.shape[-1] <= half:
         return values
@@ -102,12 +102,12 @@ def _median_filtered(values: NDArray[np.float64], width: int) -> NDArray[np.floa
 
 
 def _token_starts(cost: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The first column of each row on the cheapest path from corner to corner that steps right, down or both."""
+    """Return the first column of each row on the cheapest path from corner to corner (right, down or both)."""
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf)
     total[0, 0] = 0.0
     step = np.zeros((rows + 1, columns + 1), dtype=np.int8)
-    # Cells of one antidiagonal depend only on the two before it, so each is computed at once.
+    # Cells of an antidiagonal depend only on the two before it, so a whole antidiagonal is computed at once.
     for diagonal in range(2, rows + columns + 1):
         row = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
         column = diagonal - row
@@ -131,7 +131,7 @@ def _token_starts(cost: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def split_words(tokens: Sequence[int], tokenizer: Tokenizer, language: str) -> list[tuple[str, int]]:
-    """The text of each word and how many tokens it has. Tokens that share a character stay together."""
+    """Return the text and number of tokens of each word. Tokens that share a character stay together."""
     pieces: list[tuple[str, int]] = []
     held, count = b"", 0
     for token in tokens:
@@ -157,7 +157,7 @@ def split_words(tokens: Sequence[int], tokenizer: Tokenizer, language: str) -> l
 
 
 def _shortened(words: list[AlignedWord]) -> list[AlignedWord]:
-    """Words around the end of a sentence without the silence that fell to them."""
+    """Cut the silence that fell to words around the end of a sentence."""
     lengths = [word.end - word.start for word in words if word.end > word.start]
     if not lengths:
         return words
@@ -174,7 +174,7 @@ def _shortened(words: list[AlignedWord]) -> list[AlignedWord]:
 
 
 def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
-    """Punctuation joined to the word it belongs to, which keeps its own times."""
+    """Join punctuation to the word it belongs to, which keeps its own times."""
     joined: list[AlignedWord] = []
     for word in reversed(words):
         mark = word.text.strip()
@@ -193,7 +193,7 @@ def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
 
 
 def within_segment(words: Sequence[AlignedWord], first: float, last: float, median: float) -> list[AlignedWord]:
-    """The words of a segment from `first` to `last`, with a first or last one that reaches far beyond it cut there."""
+    """Return the words of a segment; cut a first or last word that reaches far beyond `first` or `last`."""
     if not words:
         return []
     out = list(words)
