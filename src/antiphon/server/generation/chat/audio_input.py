@@ -1,4 +1,4 @@
-"""Audio in the messages of a chat: recordings of users are transcribed, spoken replies are looked up by id."""
+"""Audio in the messages of a chat: users' recordings are transcribed, spoken replies are looked up by id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRANSCRIPTION_MODEL = "default-transcription"
 
 
 def has_audio(body: ChatBody) -> bool:
-    """Whether any message contains audio or refers to a spoken reply."""
+    """Return whether any message contains audio or refers to a spoken reply."""
     return any(
         message.audio is not None
         if isinstance(message, AssistantMessage)
@@ -37,7 +37,7 @@ def has_audio(body: ChatBody) -> bool:
 
 
 async def transcribe_audio(serving: Serving, body: ChatBody, store: SpokenReplyStore, key: int | None) -> ChatBody:
-    """The chat with text in place of all audio."""
+    """Return the chat with all audio replaced by its text."""
     messages: list[Any] = []
     for position, message in enumerate(body.messages):
         name = f"messages[{position}]"

@@ -1,4 +1,4 @@
-"""`ChatCall`: a validated chat, and the checks that lead to it."""
+"""`ChatCall`: a validated chat request, and the checks that build it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK
 from antiphon.text.tool_calls.output_parser import END_THINK, OutputParser
 
-#: There is one; a request that names another gets it all the same.
+#: The only tier; others are accepted and ignored.
 SERVICE_TIER = "default"
 
 
 @dataclass(frozen=True)
 class ChatCall:
-    """What the engine is asked, and how its output is read."""
+    """Call for the engine, and how to read its output."""
 
     model: ReadyModel
     body: ChatBody
@@ -57,7 +57,7 @@ class ChatCall:
         )
 
     def text(self, delta: TextDelta) -> str:
-        """The delta's text. A tag of tool calls that is a control token, which the text omits, is put back."""
+        """Return the delta's text, with a tag of tool calls restored if it is a control token, which the text omits."""
         tag = self.use.form.tag
         token = self.model.text.tokenizer.id_of(tag) if self.use.tools and tag else None
         if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
@@ -72,7 +72,7 @@ class ChatCall:
         return text
 
     def logprobs(self, delta: TextDelta) -> list[RankedTokenEntry] | None:
-        """Entries for the tokens of the text, without the end token."""
+        """Return entries for the tokens of the text, without the end token; None if the request wants none."""
         if not self.body.logprobs:
             return None
         ends = frozenset() if self.body.ignore_eos else self.model.text.eos_ids
@@ -83,7 +83,7 @@ class ChatCall:
         return chat_logprobs(self.model.text.tokenizer, ids, values, tops, as_ids)
 
     def prompt_details(self, ended: Ended | None) -> dict[str, Any]:
-        """What vLLM adds to the answer about its prompt if it is asked to."""
+        """Return the fields with which vLLM describes the prompt, if the request wants them."""
         details: dict[str, Any] = {}
         count = self.body.prompt_logprobs
         if count is not None and ended is not None:
@@ -99,18 +99,18 @@ class ChatCall:
 
 
 def is_cut(ended: Ended) -> bool:
-    """Whether the output ended at the limit of tokens."""
+    """Return whether the output ended at its maximum number of tokens."""
     return ended.finish_reason == "length"
 
 
 def finish_reason(parser: OutputParser, ended: Ended) -> str:
-    """`tool_calls` if the answer ends with calls, also if what follows the only one was discarded."""
+    """Return `tool_calls` if the answer ends with calls, also if text after the only call was discarded."""
     has_ended = ended.finish_reason == "stop" or (parser.is_ended and is_cut(ended))
     return "tool_calls" if parser.num_calls and has_ended else ended.finish_reason
 
 
 async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] = ()) -> ChatCall:
-    """Check everything that can be rejected before the engine receives the request, and prepare its call.
+    """Check everything that can be rejected before the engine receives the request, and build its call.
 
     `earlier` are tokens that come before the prompt.
     """
@@ -118,7 +118,7 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     body = with_tools(resolved(body, limits.output_tokens))
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
-    use = await asyncio.to_thread(tool_use, body, model, limits)  # a grammar takes a while
+    use = await asyncio.to_thread(tool_use, body, model, limits)  # compiling a grammar takes a while
     grammar = use.grammar
     continues = bool(body.continue_final_message)
     prompt = await _prompt(serving, body, model, use, most_tokens(model, limits, body.truncate_prompt_tokens))
@@ -133,20 +133,20 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
         limits,
         prediction=prediction,
         max_tokens=output_tokens(asked, len(ids), model, limits, None),
-        # With log-probabilities the engine reports the end token too.
+        # With log-probabilities the engine also reports the end token.
         logprobs=(body.top_logprobs or 0) if body.logprobs else 0 if body.return_token_ids else None,
         grammar=grammar,
         more_stops=[use.form.end] if use.is_single and use.tools and grammar is None and use.form.end else (),
     )
     template = model.text.chat_template
-    # An answer held to a grammar begins with what the grammar allows, so it has no reasoning.
+    # An answer constrained by a grammar has no reasoning: it begins with what the grammar allows.
     thinks = use.is_free and template is not None and THINK in template.source
     is_in_reasoning = thinks and (prompt.text.rstrip().endswith(THINK) or (continues and _is_reasoning(body)))
     return ChatCall(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
 
 
 async def count_prompt(serving: Serving, body: ChatBody) -> int:
-    """How many tokens the prompt of a chat has, also if it is longer than the model's context."""
+    """Return the number of tokens in a chat's prompt, which may exceed the model's context."""
     body = with_tools(body)
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, serving.config.limits.choices)
@@ -155,7 +155,7 @@ async def count_prompt(serving: Serving, body: ChatBody) -> int:
 
 
 async def _prompt(serving: Serving, body: ChatBody, model: ReadyModel, use: ToolUse, most: int) -> ChatPrompt:
-    """The prompt of a chat; one of more than `most` tokens is rejected."""
+    """Build the prompt of a chat. Raise `ApiError` if it has more than `most` tokens."""
     generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
     if continues and use.tools and use.form.is_generic and use.form.text_key:
         message = (
@@ -170,7 +170,7 @@ async def _prompt(serving: Serving, body: ChatBody, model: ReadyModel, use: Tool
 
 
 def _is_reasoning(body: ChatBody) -> bool:
-    """Whether the last message ends inside its reasoning."""
+    """Return whether the last message ends inside its reasoning."""
     text = str(plain_message(body.messages[-1])["content"])
     return text.rfind(THINK) > text.rfind(END_THINK)
 
@@ -187,7 +187,7 @@ def _check_choices(body: ChatBody, limit: int) -> None:
 
 
 def _check_last(body: ChatBody) -> None:
-    """The last message can be continued."""
+    """Raise unless the last message can be continued."""
     if body.add_generation_prompt:
         message = "continue_final_message and add_generation_prompt cannot both be true"
         raise invalid(message, "continue_final_message")

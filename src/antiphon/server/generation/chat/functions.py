@@ -1,4 +1,4 @@
-"""The deprecated form of tools: `functions` and `function_call` become tools."""
+"""The deprecated form of tools: `functions` and `function_call` are converted to tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.server.web.http.errors import invalid
 
 
 def with_tools(body: ChatBody) -> ChatBody:
-    """The chat with tools in place of functions. One function is called at most, as in that form."""
+    """Return the chat with functions converted to tools. As in the deprecated form, at most one is called."""
     for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
         if getattr(body, old) is not None and getattr(body, new) is not None:
             raise invalid(f"{old} and {new} were given; give {new}", old)

@@ -1,4 +1,4 @@
-"""`SpokenReply`: the speech of a chat's reply, synthesised while the text is being generated."""
+"""`SpokenReply`: the speech of a chat's reply, synthesised while the text is generated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ FORMATS: dict[str, AudioFormat] = {
 
 
 class SpokenReply:
-    """`say` takes text as it is generated; `sound` gives audio as it is synthesised. It must be closed."""
+    """Speech of one reply. `say` takes text as it is generated; `sound` yields audio as it is synthesised.
+
+    It must be closed.
+    """
 
     def __init__(self, serving: Serving, model: ReadyModel, voice: str | None, format: AudioFormat) -> None:
         self.id = f"audio_{uuid.uuid4().hex}"
@@ -43,11 +46,10 @@ class SpokenReply:
         self._call = EncodedSpeech(serving, model, "", SpeechOptions(voice=voice), is_open=True)
 
     async def prepare(self) -> None:
-        """Have the models loaded that read the text."""
+        """Load the models that read the text."""
         await self._call.prepare()
 
     def say(self, text: str) -> None:
-        """Append text to the reply."""
         self.transcript += text
         if text.strip() and self._is_silent:
             self._is_silent = False
@@ -58,13 +60,13 @@ class SpokenReply:
             self._call.append(text)
 
     def end(self) -> None:
-        """The reply is complete."""
+        """Mark the reply as complete."""
         if not self._is_silent:
             self._call.end_text()
         self._has_begun.set()
 
     async def sound(self) -> AsyncGenerator[bytes]:
-        """The bytes of a sound file; none if the reply has nothing that can be spoken."""
+        """Yield the bytes of a sound file; nothing if the reply contains nothing speakable."""
         await self._has_begun.wait()
         if self._is_silent:
             return
@@ -73,7 +75,7 @@ class SpokenReply:
             async for data in chunks:
                 yield data
         except ApiError as error:
-            if error.status != 400:  # a reply without any word to speak is still a reply
+            if error.status != 400:  # a reply without a speakable word is still a reply
                 raise
         finally:
             await chunks.aclose()
@@ -82,7 +84,7 @@ class SpokenReply:
         self._call.close()
 
     async def message(self, text: str) -> dict[str, Any]:
-        """The fields that make a whole message spoken; none if nothing of it can be spoken."""
+        """Return the fields that add sound to a complete message; empty if it contains nothing speakable."""
         self.say(text[len(self.transcript) :])
         self.end()
         data = b"".join([piece async for piece in self.sound()])
@@ -94,7 +96,7 @@ class SpokenReply:
 
 
 async def prepare_spoken_reply(serving: Serving, body: ChatBody) -> SpokenReply | None:
-    """The spoken reply that the request asks for, if any."""
+    """Return the spoken reply that the request asks for, or None."""
     if "audio" not in (body.modalities or ()):
         if body.audio is not None:
             raise invalid('audio requires modalities ["text", "audio"]', "audio")

@@ -7,13 +7,13 @@ from collections import OrderedDict
 
 from fastapi import Request
 
-#: How long a reply is kept, and how many are.
+#: Maximum seconds that a reply is kept, and number of replies.
 KEPT_SECONDS = 3600.0
 KEPT_REPLIES = 1024
 
 
 class SpokenReplyStore:
-    """Transcripts by audio id, each found only with the API key it was made for. The oldest are removed first."""
+    """Transcripts by audio id, each found only with the API key that made it. The oldest are removed first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[float, int | None, str]] = OrderedDict()

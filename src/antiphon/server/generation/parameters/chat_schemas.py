@@ -18,7 +18,7 @@ from antiphon.server.web.http.schemas import Body, Name, Unsupported
 
 
 class ReplyAudio(Body):
-    """How a reply is spoken. Without a voice, the model's own."""
+    """Format and voice of a spoken reply. Without a voice, the model's default speaks."""
 
     format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
     voice: Name | VoiceReference | None = None
@@ -34,19 +34,19 @@ class ChatBody(GenerateBody):
     tools: list[AnyTool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
-    #: The deprecated form of tools.
+    #: Deprecated form of tools.
     functions: Annotated[list[Function], Field(min_length=1)] | None = None
     function_call: Literal["none", "auto"] | FunctionReference | None = None
-    #: False leaves out what the template writes before an answer.
+    #: False omits what the template writes before an answer.
     add_generation_prompt: bool | None = None
-    #: Continue the last message, which is the assistant's, instead of answering.
+    #: Continue the last message, which must be the assistant's, instead of answering it.
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     audio: ReplyAudio | None = None
-    #: Passed to templates that know it.
+    #: Passed to templates that have an option for it.
     reasoning_effort: Effort | None = None
-    #: What the answer is expected to be: drafts are taken from it, unless `speculate` is off.
+    #: Expected answer: drafts are taken from it, unless `speculate` is off.
     prediction: PredictedContent | None = None
     #: Accepted without effect.
     verbosity: Literal["low", "medium", "high"] | None = None

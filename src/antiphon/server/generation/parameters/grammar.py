@@ -23,7 +23,7 @@ Fields = dict[str, Any]
 
 
 def grammar_of(body: GenerateBody) -> GrammarSpec | None:
-    """The grammar that the request asks for, if any. Several parameters must ask for the same."""
+    """Return the grammar that the request asks for, or None. Raise if two parameters ask for different ones."""
     asked = dict(_asked(body))
     for param, fields in asked.items():
         for other in asked:
@@ -35,7 +35,7 @@ def grammar_of(body: GenerateBody) -> GrammarSpec | None:
 
 
 def _asked(body: GenerateBody) -> Iterator[tuple[str, Fields]]:
-    """Each constraint by its parameter."""
+    """Yield each constraint with its parameter's name."""
     form = body.response_format
     if isinstance(form, JsonObjectFormat):
         yield "response_format", dict(json_object=True) if form.schema_ is None else _schema(form.schema_)
@@ -61,7 +61,7 @@ def _asked(body: GenerateBody) -> Iterator[tuple[str, Fields]]:
 
 
 def _structured(outputs: StructuredOutputs) -> Iterator[tuple[str, Fields]]:
-    """vLLM's object."""
+    """Yield the constraint in vLLM's object."""
     name = "structured_outputs"
     if outputs.structural_tag is not None:
         message = "structured_outputs.structural_tag is not supported; use grammar, json, regex or choice"
@@ -102,11 +102,11 @@ def _closed_text(text: str) -> str:
         schema = json.loads(text)
         return json.dumps(without_extras(schema)) if isinstance(schema, dict) else text
     except (ValueError, RecursionError):
-        return text  # the check of the schema says what is wrong
+        return text  # the check of the schema reports the error
 
 
 def _named_schema(named: NamedSchema) -> str:
-    """Closed if it is strict. It is checked as it was given, so that errors are about what the caller wrote."""
+    """Return the schema, closed if it is strict. Check it before that, so that errors quote what the caller wrote."""
     text = json.dumps(named.schema_)
     if not named.strict:
         return text
@@ -115,7 +115,7 @@ def _named_schema(named: NamedSchema) -> str:
 
 
 def checked_grammar(param: str, **fields: Any) -> GrammarSpec:
-    """An invalid grammar is rejected before the engine compiles it, as a fault of that parameter."""
+    """Build a grammar. Raise `ApiError` for this parameter if it is invalid, before the engine compiles it."""
     try:
         return GrammarSpec(**fields)
     except InvalidRequestError as error:

@@ -1,4 +1,4 @@
-"""`logit_bias` in its forms: by token id or text, as an object or as a list of pairs; `false` bans a token."""
+"""`logit_bias` in its forms: by token id or text, as an object or a list of pairs; `false` bans a token."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.setup.config import Limits
 from antiphon.server.web.http.errors import invalid
 
-#: Of a key that is text: longer than any token of a vocabulary.
+#: Maximum characters of a key that is text: longer than any token of a vocabulary.
 MAX_KEY_CHARACTERS = 256
 
 
 def logit_bias(given: LogitBias | None, model: ReadyModel, limits: Limits) -> tuple[dict[int, float], frozenset[int]]:
-    """The bias by token id, and the tokens that must never be drawn. A text biases each of its tokens."""
+    """Return the bias by token id, and the tokens that must never be sampled. A text biases each of its tokens."""
     pairs = list(given.items()) if isinstance(given, dict) else given or []
     if len(pairs) > limits.logit_bias:
         raise invalid(f"logit_bias has {len(pairs)} tokens; at most {limits.logit_bias} are allowed", "logit_bias")
@@ -34,7 +34,7 @@ def logit_bias(given: LogitBias | None, model: ReadyModel, limits: Limits) -> tu
 
 
 def _tokens(key: int | str, is_name: bool, model: ReadyModel, most: int) -> list[int]:
-    """The tokens that a key stands for; more than `most` are rejected.
+    """Return the tokens of a key. Raise `ApiError` if there are more than `most`.
 
     In an object, whose keys are text, a decimal number is a token id.
     """

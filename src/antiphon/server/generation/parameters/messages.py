@@ -25,7 +25,7 @@ class InputAudio(Body):
 
 
 class InputAudioPart(Body):
-    """Sound, which becomes the text that it says; in chats only."""
+    """Sound, which is replaced by its transcript; in chats only."""
 
     type: Literal["input_audio"]
     input_audio: InputAudio
@@ -73,7 +73,7 @@ class CustomToolCall(Body):
 
 
 def _call_type(value: Any) -> Any:
-    """A call without a type is a function's."""
+    """Return the type of a call: by default `function`."""
     return value.get("type", "function") if isinstance(value, dict) else getattr(value, "type", None)
 
 
@@ -84,14 +84,14 @@ AnyToolCall = Annotated[
 
 class AudioReference(Body):
     id: Annotated[str, Field(max_length=512)]
-    #: As the server sent it; only the id is used.
+    #: Accepted as the server sent it; only the id is used.
     data: str | None = None
     expires_at: int | None = None
     transcript: str | None = None
 
 
 class AssistantMessage(Body):
-    """As the server gave it: fields that clients send back empty are taken."""
+    """Message as the server sent it. Fields that clients send back empty are accepted."""
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = {"prefix": Unsupported("use continue_final_message")}
 
@@ -100,10 +100,10 @@ class AssistantMessage(Body):
     reasoning_content: str | None = None
     tool_calls: list[AnyToolCall] | None = None
     name: str | None = None
-    #: Read in place of `content`, where there is none.
+    #: Used in place of an empty `content`.
     refusal: str | None = None
     audio: AudioReference | None = None
-    #: The deprecated form of a tool call.
+    #: Deprecated form of a tool call.
     function_call: CalledFunction | None = None
     annotations: list[Any] | None = None
 
@@ -116,7 +116,7 @@ class ToolMessage(Body):
 
 
 class FunctionMessage(Body):
-    """The result of a `function_call`: the deprecated form of a `ToolMessage`."""
+    """Result of a `function_call`: the deprecated form of a `ToolMessage`."""
 
     role: Literal["function"]
     content: TextContent | None
@@ -192,7 +192,7 @@ class AllowedTools(Body):
 
 
 class AllowedToolsChoice(Body):
-    """Only these of the tools may be called."""
+    """Choice of the tools that may be called."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools

@@ -1,4 +1,4 @@
-"""One name for each parameter: the names of vLLM and llama.cpp become the fields that the rest of the server reads."""
+"""Aliases of parameters: names of vLLM and llama.cpp are replaced by the server's own fields."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from antiphon.server.generation.parameters.request_schemas import CompletionBody
 from antiphon.server.web.http.errors import ApiError, invalid
 
 AnyGenerateBody = TypeVar("AnyGenerateBody", bound=GenerateBody)
-#: More than any context: as long as it allows.
+#: Number of tokens that exceeds any context: the context is the only limit.
 UNLIMITED = 2**31 - 1
 ALIASES = {"repetition_penalty": "repeat_penalty", "typical_p": "typ_p"}
 LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
 def resolved(body: AnyGenerateBody, max_output_tokens: int | None = None) -> AnyGenerateBody:
-    """The same request in our names. Two names of one parameter with different values are rejected.
+    """Return the request with our parameter names. Raise if two names of one parameter have different values.
 
-    `max_output_tokens` is the server's limit, which a request without limits gets.
+    `max_output_tokens` is the server's limit, which applies to a request without limits.
     """
     values: dict[str, Any] = {}
     for name, alias in ALIASES.items():
@@ -31,16 +31,16 @@ def resolved(body: AnyGenerateBody, max_output_tokens: int | None = None) -> Any
         if "max_completion_tokens" in type(body).model_fields:
             values["max_completion_tokens"] = asked
     if body.seed == -1:
-        values["seed"] = None  # llama.cpp's random seed
+        values["seed"] = None  # llama.cpp's value for a random seed
     if body.top_k == -1:
-        values["top_k"] = 0  # vLLM's way to turn it off
+        values["top_k"] = 0  # vLLM's value to turn it off
     if body.n_probs:
         values |= _logprobs(body, body.n_probs)
     return body.model_copy(update=values)
 
 
 def _one(**given: Any) -> Any:
-    """The value that all names that are given agree on; None if none is."""
+    """Return the value that all given names agree on, or None if none is given."""
     known = {name: value for name, value in given.items() if value is not None}
     (first, value), *others = known.items() if known else [("", None)]
     for name, other in others:
@@ -54,7 +54,7 @@ def differ(first: str, second: str) -> ApiError:
 
 
 def _logprobs(body: GenerateBody, count: int) -> dict[str, Any]:
-    """llama.cpp's `n_probs` as OpenAI's fields."""
+    """Translate llama.cpp's `n_probs` into OpenAI's fields."""
     if isinstance(body, CompletionBody):
         return {"logprobs": _one(logprobs=body.logprobs, n_probs=count)}
     if getattr(body, "logprobs", None) is False:

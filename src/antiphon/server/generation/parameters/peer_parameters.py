@@ -1,6 +1,6 @@
-"""Parameters that vLLM and llama.cpp have besides OpenAI's, by their names there.
+"""Parameters that vLLM and llama.cpp have in addition to OpenAI's, under their original names.
 
-Those that mean the same as a field of `SamplingBody` are resolved in `parameter_aliases.py`.
+Parameters that mean the same as a field of `SamplingBody` are resolved in `parameter_aliases.py`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from antiphon.server.web.http.schemas import Body
 MAX_LOGPROBS = 20
 Bias = Annotated[float, Field(ge=-100, le=100)] | Literal[False]
 BiasedToken = Annotated[int, Field(ge=0, lt=2**31)] | str
-#: By token id or text; or a list of pairs. The bias `false` bans the token.
+#: Bias by token id or text, or a list of pairs. The bias `false` bans the token.
 LogitBias = dict[str, Bias] | list[Annotated[tuple[BiasedToken, Bias], Field(strict=False)]]
-#: A JSON schema, as an object or as its text.
+#: JSON schema, as an object or as text.
 SchemaSource = JsonSchema | str
 
 
 class StructuredOutputs(Body):
-    """vLLM's constraints on the output: one of the first six."""
+    """vLLM's constraints on the output: exactly one of the first six fields."""
 
     json_: SchemaSource | None = Field(None, alias="json")
     regex: str | None = None
     choice: Annotated[list[str], Field(min_length=1)] | None = None
-    #: In GBNF if it has rules with `::=`, else in Lark.
+    #: GBNF if it has rules with `::=`, otherwise Lark.
     grammar: str | None = None
     json_object: bool | None = None
     #: Not supported.
     structural_tag: str | dict[str, Any] | None = None
     disable_any_whitespace: bool | None = None
-    #: Close objects that do not say whether they are open.
+    #: Close objects that do not say whether further properties are allowed.
     disable_additional_properties: bool | None = None
     whitespace_pattern: str | None = None
     #: Accepted without effect: there is one grammar compiler.
@@ -46,15 +46,15 @@ class PeerParameters(Body):
     guided_whitespace_pattern: str | None = None
     skip_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
-    #: Log-probabilities of the prompt's tokens, and this many of the likeliest ones beside each.
+    #: Report log-probabilities of the prompt's tokens, each with this number of likeliest alternatives.
     prompt_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     return_token_ids: bool | None = None
     #: Write tokens in `logprobs` as `token_id:123`.
     return_tokens_as_token_ids: bool | None = None
-    #: Accepted without effect: text is the tokens' bytes.
+    #: Accepted without effect: text consists of the tokens' bytes.
     spaces_between_special_tokens: bool | None = None
     # llama.cpp
-    #: GBNF.
+    #: Grammar in GBNF.
     grammar: str | None = None
     json_schema: SchemaSource | None = None
     #: -1 and -2 mean as long as the context allows.

@@ -1,4 +1,4 @@
-"""`prediction`: the answer that a caller expects, as OpenAI has it, checked before the engine drafts from it."""
+"""`prediction`: the answer that a caller expects, as in OpenAI's API, checked before the engine drafts from it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from antiphon.server.web.http.schemas import Body
 
 
 class PredictedContent(Body):
-    """Text that the answer will repeat in large parts, such as a file that is to be changed."""
+    """Text that the answer will largely repeat, such as a file that is to be changed."""
 
     type: Literal["content"]
     content: TextContent
 
 
 def predicted_text(prediction: PredictedContent | None, model: ReadyModel) -> str:
-    """The expected text. One that is longer than the model's context is rejected. Blocking."""
+    """Return the expected text. Raise `ApiError` if it is longer than the model's context. Blocks."""
     if prediction is None:
         return ""
     content = prediction.content

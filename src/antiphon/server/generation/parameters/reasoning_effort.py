@@ -1,4 +1,4 @@
-"""How much a model reasons before it answers: from a request's effort to the options of the chat template."""
+"""Reasoning effort of a request, as options of the chat template."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from antiphon.text.reasoning import reasoning_options
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-#: Efforts for which reasoning is turned off, in templates that only know on and off.
+#: Efforts that turn reasoning off, in templates that only know on and off.
 OFF = ("none", "minimal")
 
 
 def template_options(given: dict[str, Any] | None, effort: str | None, model: ReadyModel) -> dict[str, Any] | None:
-    """The template's options with the effort, in the form that the template knows; in none, it has no effect.
+    """Return the template's options with the effort added, in the form that the template knows, if it knows one.
 
-    An option that the request sets itself is left as it is.
+    An option that the request sets itself is kept.
     """
     if effort is None:
         return given

@@ -1,4 +1,4 @@
-"""The bodies of requests about text."""
+"""Bodies of requests about text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from antiphon.server.generation.parameters.unsupported_fields import COMPLETION,
 from antiphon.server.web.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-#: A list of millions of wrong values has one error.
+#: Token ids. `fail_fast` reports a list of millions of wrong values as one error.
 TokenIds = Annotated[list[TokenId], Field(fail_fast=True)]
 
 
 def _form(value: Any) -> str:
-    """The form of prompts or inputs, told by the first: trying each form on a long list takes many times as long."""
+    """Return the form of prompts or inputs by their first item: trying each form takes much longer on a long list."""
     if not isinstance(value, list) or not value:
         return "text" if isinstance(value, str) else "texts"
     first = value[0]
@@ -28,7 +28,7 @@ def _form(value: Any) -> str:
     return "texts" if isinstance(first, str) else "tokens"
 
 
-#: One text or several, each as text or as token ids.
+#: Text or several texts, each as text or as token ids.
 Texts = Annotated[
     Annotated[str, Tag("text")]
     | Annotated[list[str], Field(fail_fast=True), Tag("texts")]
@@ -44,7 +44,7 @@ class TextFormat(Body):
 
 class JsonObjectFormat(Body):
     type: Literal["json_object"]
-    #: As llama.cpp has it.
+    #: Schema in llama.cpp's form.
     schema_: SchemaSource | None = Field(None, alias="schema")
 
 
@@ -64,17 +64,17 @@ ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Fie
 
 
 class StreamOptions(Body):
-    """Without effect on an answer that is not streamed."""
+    """Options of a stream, without effect on other answers."""
 
     include_usage: bool | None = None
-    #: With `include_usage`: the usage so far in every chunk.
+    #: With `include_usage`: report the usage so far in every chunk.
     continuous_usage_stats: bool | None = None
     #: Accepted without effect: events are not padded.
     include_obfuscation: bool | None = None
 
 
 class SamplingBody(ModelBody):
-    """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
+    """Parameters of sampling, ending and scheduling an answer. Fields that are None take the server's defaults."""
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = GENERATION
     strict_maxima: ClassVar[Mapping[str, float]] = {"temperature": 2}
@@ -96,18 +96,18 @@ class SamplingBody(ModelBody):
     stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = None
-    #: Where drafts come from; `draft` is the server's draft model, true is `ngram`. By default the server's setting.
+    #: Source of drafts: `draft` is the server's draft model, true is `ngram`. By default the server's setting.
     speculate: Literal["off", "ngram", "draft", True, False] | None = None
     guided_json: SchemaSource | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     guided_grammar: str | None = None
     priority: Priority | None = None
-    #: Requests share cached prefixes only with requests of the same salt.
+    #: Cached prefixes are shared only with requests of the same salt.
     cache_salt: Annotated[str, Field(max_length=512)] | None = None
-    #: Keep only this many of the prompt's last tokens.
+    #: Number of the prompt's last tokens to keep.
     truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    #: Put seconds of waiting, first token, further tokens and the whole into `usage`.
+    #: Report seconds until scheduled, until the first token, per further token and in total in `usage`.
     timings: bool | None = None
     #: Accepted without effect.
     metadata: dict[str, str] | None = None
@@ -120,21 +120,21 @@ class SamplingBody(ModelBody):
 
 
 class GenerateBody(SamplingBody, PeerParameters):
-    """What a generation can be asked."""
+    """Parameters of a text generation."""
 
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
-    #: -1 means as long as the context allows.
+    #: Maximum tokens of the answer; -1 means as long as the context allows.
     max_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     response_format: ResponseFormat | None = None
 
 
-#: Text and token ids may be mixed: in one prompt, and in a list of prompts.
+#: Text and token ids may be mixed in one prompt, and in a list of prompts.
 MixedPrompt = list[str | TokenId]
 
 
 def _prompt_form(value: Any) -> str:
-    """As `_form`, and whether text and token ids are mixed."""
+    """Return the form like `_form`, or a mixed form if text and token ids are mixed."""
     if not isinstance(value, list):
         return _form(value)
     kinds = set(map(type, value))
@@ -161,7 +161,7 @@ class CompletionBody(GenerateBody):
     unsupported: ClassVar[Mapping[str, Unsupported]] = COMPLETION
 
     prompt: Prompts
-    #: What follows the text to fill in, for models that are trained for it.
+    #: Text after the gap to fill in, for models that are trained for it.
     suffix: str | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None
@@ -184,7 +184,7 @@ class TemplateBody(ModelBody):
 
 
 class TokenizeBody(ModelBody):
-    """`prompt`, or the fields of a chat."""
+    """Text to tokenize: `prompt`, or the fields of a chat."""
 
     prompt: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)] | None = None

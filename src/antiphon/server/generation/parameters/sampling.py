@@ -1,4 +1,4 @@
-"""From a request's body to the sampling parameters of the engine."""
+"""Sampling parameters of the engine, made from a request's body."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def sampling_params(
     more_stops: Sequence[str] = (),
     prediction: str = "",
 ) -> SamplingParams:
-    """Validated as the engine validates its own. The model's defaults and a random seed replace what is missing."""
+    """Build the engine's parameters. The model's defaults and a random seed replace missing values.
+
+    Raise `ApiError` if a value is invalid.
+    """
     _check_choice_of_tokens(body, model, grammar)
     given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
     values: dict[str, Any] = {**model.text.sampling.settings, **given}
@@ -70,12 +73,12 @@ def sampling_params(
 
 
 def _speculation(asked: str | bool | None) -> str | None:
-    """False and true are `off` and `ngram`."""
+    """Translate false and true into `off` and `ngram`."""
     return asked if not isinstance(asked, bool) else Speculation.NGRAM if asked else Speculation.OFF
 
 
 def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarSpec | None) -> None:
-    """At least one token must be allowed at every step."""
+    """Raise unless at least one token is allowed at every step."""
     for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
         if grammar is not None and getattr(body, name):
             raise invalid(f"{name} cannot be combined with a response format or grammar", name)
@@ -105,12 +108,12 @@ def _token_ids(ids: Iterable[int] | None, name: str, model: ReadyModel) -> froze
 
 
 def _prompt_top(body: GenerateBody, echoed: int | None) -> int | None:
-    """How many of the likeliest tokens to report beside those of the prompt."""
+    """Return the number of likeliest tokens to report beside those of the prompt."""
     return None if body.prompt_logprobs is None else max(body.prompt_logprobs, echoed or 0)
 
 
 def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limits: Limits, default: int | None) -> int:
-    """The longest output: what the request asks for, or the default, within the context and the server's limit."""
+    """Return the maximum output: the requested or default length, within the context and the server's limit."""
     if asked is not None and limits.output_tokens is not None and asked > limits.output_tokens:
         raise invalid(f"max_tokens is {asked}; this server allows {limits.output_tokens}", "max_tokens")
     room = max(1, model.max_tokens - prompt_tokens)

@@ -1,11 +1,11 @@
-"""JSON schemas for grammars: closed as OpenAI closes strict ones, and without what does not constrain anything."""
+"""JSON schemas for grammars: closed as OpenAI closes strict ones, and without keywords that constrain nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-#: A JSON schema, whose keywords are many.
+#: JSON schema, a dictionary because of its many keywords.
 JsonSchema = dict[str, Any]
 
 ANNOTATIONS = frozenset(
@@ -18,26 +18,26 @@ NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "d
 
 
 def closed(schema: JsonSchema) -> JsonSchema:
-    """Every object has exactly its properties, all of them.
+    """Return the schema with objects that require all their properties and allow no others.
 
-    Left open: parts of an `allOf`, which closed ones could not all match, and objects that have no properties of
-    their own but a schema for any.
+    Parts of an `allOf` stay open, since no value could match several closed ones, as do objects that only have a schema
+    for any property.
     """
     return _rebuilt(schema, _close)
 
 
 def without_extras(schema: JsonSchema) -> JsonSchema:
-    """Objects with properties have no others, unless the schema says something about them."""
+    """Return the schema without further properties in objects that list some, unless it mentions further ones."""
     return _rebuilt(schema, _refuse_extras)
 
 
 def without_annotations(schema: JsonSchema) -> JsonSchema:
-    """The same schema in fewer bytes."""
+    """Return the same schema in fewer bytes, without annotations."""
     return _rebuilt(schema, _drop_annotations, True)
 
 
 def _drop_annotations(schema: JsonSchema) -> JsonSchema:
-    """Without keywords that do not constrain anything; all names are strings."""
+    """Remove keywords that constrain nothing, including string names of properties: all names are strings."""
     kept = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
     if kept.get("propertyNames") in ({}, {"type": "string"}):
         del kept["propertyNames"]
@@ -61,7 +61,7 @@ def _close(schema: JsonSchema) -> JsonSchema:
 
 
 def _rebuilt(schema: JsonSchema, change: Callable[[JsonSchema], JsonSchema], enters_all_of: bool = False) -> JsonSchema:
-    """Copy a schema and change it from the inside out. The depth of a schema is limited before."""
+    """Copy a schema and change it from the inside out. Its depth must have been checked."""
 
     def rebuilt_part(part: Any) -> Any:
         return _rebuilt(part, change, enters_all_of) if isinstance(part, dict) else part

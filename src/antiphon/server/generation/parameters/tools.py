@@ -1,4 +1,4 @@
-"""The tools of a request: their checks, and custom tools as the functions that templates know."""
+"""Checks of a request's tools, and custom tools as the functions that templates know."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.server.generation.parameters.messages import CustomTool, Function,
 from antiphon.server.serving.setup.config import Limits
 from antiphon.server.web.http.errors import invalid
 
-#: The only argument of a custom tool when it is called as a function.
+#: Only argument of a custom tool that is called as a function.
 INPUT = "input"
 
 
@@ -46,13 +46,13 @@ def _check_input(tool: CustomTool, index: int) -> None:
 
 
 def input_grammar(tool: CustomTool) -> InputGrammar | None:
-    """What the input must match, if it is not any text."""
+    """Return the grammar that the input must match, or None if any text is allowed."""
     form = tool.custom.format
     return form.grammar if isinstance(form, GrammarText) else None
 
 
 def as_function(tool: Tool | CustomTool) -> Tool:
-    """A custom tool as a function with one string; an input in a grammar of its own is written in a code fence."""
+    """Return a custom tool as a function of one string. An input with a Lark grammar is called with a code block."""
     if isinstance(tool, Tool):
         return tool
     custom, grammar = tool.custom, input_grammar(tool)

@@ -1,6 +1,6 @@
-"""Fields of OpenAI, vLLM and llama.cpp that change what a generation answers and that no model here can do.
+"""Fields of OpenAI, vLLM and llama.cpp that would change the answer, but that no model here supports.
 
-Requests with one of them are rejected, while other unknown fields are ignored.
+Requests with one of these fields are rejected, while other unknown fields are ignored.
 """
 
 from __future__ import annotations

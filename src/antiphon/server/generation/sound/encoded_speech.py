@@ -20,9 +20,9 @@ from antiphon.server.web.http.errors import SERVER, ApiError, api_error
 
 
 class EncodedSpeech:
-    """The text may be complete (`is_open=False`) or grow by `append`. `prepare` comes first, then `begin`.
+    """Speech of a text that is complete (`is_open=False`) or grows by `append`. Call `prepare`, then `begin`.
 
-    It must be closed; closing cancels it.
+    It must be closed, which also cancels it.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class EncodedSpeech:
         self.stats: SpeechStats | None = None
 
     async def prepare(self) -> None:
-        """Have the models loaded that read the text. Every failure is an `ApiError`."""
+        """Load the models that read the text. Every failure is an `ApiError`."""
         await self._serving.models.acquire_companions(self._model)
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class EncodedSpeech:
         self._stream.end_text()
 
     async def parts(self) -> AsyncGenerator[SpeechChunk]:
-        """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
+        """Yield samples clause by clause, then set `stats`. Every failure is an `ApiError`."""
         assert self._stream is not None
         try:
             async for chunk in self._stream:
@@ -75,7 +75,7 @@ class EncodedSpeech:
     async def encoded(
         self, format: AudioFormat, on_part: Callable[[SpeechChunk], None] | None = None
     ) -> AsyncGenerator[bytes]:
-        """The bytes of a sound file, as soon as there are samples for them; `on_part` gets each part before."""
+        """Yield the bytes of a sound file while samples arrive. `on_part` receives each part before its bytes."""
         encoder: AudioEncoder | None = None
         parts = self.parts()
         try:
@@ -91,7 +91,7 @@ class EncodedSpeech:
             last = await asyncio.to_thread(encoder.finish)
             if last:
                 yield last
-        except AudioError as error:  # the samples are the engine's, so this is a server error
+        except AudioError as error:  # the engine made the samples, so this is a server error
             raise ApiError(
                 500, f"the speech could not be encoded: {error}", code="engine_error", kind=SERVER
             ) from error
@@ -102,7 +102,6 @@ class EncodedSpeech:
 
 
 def log_speech(log_fields: LogFields, stats: SpeechStats) -> None:
-    """Add the figures of a speech to the request's log line."""
     log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
     log_fields["real_time_factor"] = round(stats.real_time_factor, 4)
     log_fields["time_to_first_audio"] = round(stats.time_to_first_audio, 4)

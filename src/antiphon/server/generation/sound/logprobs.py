@@ -8,12 +8,12 @@ from typing import Any
 from antiphon.runtime.calls.transcript import Segment
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-#: In place of log-probabilities that JSON cannot represent.
+#: Replaces log-probabilities that JSON cannot represent.
 LOWEST = -9999.0
 
 
 def token_logprobs(segments: Sequence[Segment], tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """`logprobs` of the text's tokens, without timestamps; nothing without a tokenizer."""
+    """Return `logprobs` of the text's tokens, without timestamps; empty without a tokenizer."""
     if tokenizer is None:
         return {}
     entries = []

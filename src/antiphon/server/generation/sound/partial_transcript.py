@@ -1,4 +1,4 @@
-"""`PartialTranscript`: the part of a transcription that is final."""
+"""`PartialTranscript`: the final part of a transcription in progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.server.web.http.errors import ApiError
 
 @dataclass
 class PartialTranscript:
-    """Grows with each update. `seconds` of the recording are done, silences included."""
+    """Segments that are final so far. `seconds` of the recording are done, silences included."""
 
     segments: list[Segment] = field(default_factory=list)
     seconds: float = 0.0
@@ -29,7 +29,7 @@ class PartialTranscript:
         }
 
     def add_to(self, error: ApiError) -> None:
-        """Add the transcript so far to an error that is not the request's fault."""
+        """Add the transcript so far to an error, unless the request caused the error."""
         if error.status < 500:
             return
         error.partial = self.body()
@@ -41,6 +41,6 @@ class PartialTranscript:
 
 
 def tell_progress(error: ApiError) -> None:
-    """Complete the error of a transcription whose time limit restarts with each segment."""
+    """Complete the timeout error of a transcription whose time limit restarts with each segment."""
     if error.code == "timeout":
         error.message += " since its last segment"

@@ -16,36 +16,36 @@ Granularity = Literal["word", "segment"]
 
 
 class SoundForm(BaseModel):
-    """Fields of a form: numbers and switches are written as text."""
+    """Form about a recording. Numbers and switches are written as text."""
 
     model_config = ConfigDict(extra="forbid")
 
     file: Upload
-    #: May be omitted where one model fits.
+    #: May be omitted if exactly one model fits.
     model: Name | None = None
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
     response_format: TranscriptFormat | None = None
-    #: 0 is raised automatically where a transcript is repetitive or improbable.
+    #: Sampling temperature; 0 is raised automatically where a transcript is repetitive or improbable.
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    #: Hypotheses of a beam search at temperature 0.
+    #: Number of hypotheses in a beam search at temperature 0.
     beam_size: Annotated[int, Field(ge=1, le=16)] | None = None
     #: Transcribe window by window, using previous text as context, instead of all at once.
     sequential: bool | None = None
-    #: 0 is critical, 1 high, 2 normal.
+    #: Priority: 0 is critical, 1 high, 2 normal.
     priority: Priority | None = None
-    #: Put the real-time factor and the time to the first text into `usage`.
+    #: Report the real-time factor and the time to the first text in `usage`.
     timings: bool | None = None
     keep_alive: KeepAlive | None = None
     #: Send text as it becomes final.
     stream: bool | None = None
-    #: Answer with an id as soon as the recording has arrived, and transcribe it afterwards.
+    #: Answer with an id once the recording has arrived, and transcribe it afterwards.
     background: bool | None = None
     #: Accepted without effect.
     user: str | None = None
 
 
 class VoiceActivityOptions(BaseModel):
-    """Where a recording would be cut."""
+    """Rules for cutting a recording at silences."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,16 +64,16 @@ class TranscriptionForm(SoundForm):
     timestamp_granularities: Annotated[
         list[Granularity], Field(alias="timestamp_granularities[]", min_length=1, max_length=8)
     ] = ["segment"]
-    #: Words that the recording may have; they are added to the prompt.
+    #: Words that the recording may contain; they are added to the prompt.
     keywords: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(alias="keywords[]", max_length=1000)] = []
-    #: Of one language, that language; of several, the model tells which it is.
+    #: Possible languages; the model detects the language among several.
     languages: Annotated[list[Annotated[str, Field(max_length=64)]], Field(alias="languages[]", max_length=100)] = []
-    #: `logprobs`: the log-probabilities of the text's tokens, with response_format json.
+    #: With `logprobs` and response_format json: the log-probabilities of the text's tokens.
     include: Annotated[list[Literal["logprobs"]], Field(alias="include[]", max_length=8)] = []
     #: Accepted without effect: no response format tells speakers apart.
     known_speaker_names: Annotated[list[str], Field(alias="known_speaker_names[]", max_length=64)] = []
     known_speaker_references: Annotated[list[str], Field(alias="known_speaker_references[]", max_length=64)] = []
-    #: Accepted without effect: silences are always where a recording is cut.
+    #: Accepted without effect: recordings are always cut at silences.
     chunking_strategy: Literal["auto"] | VoiceActivityOptions | None = None
 
 
@@ -83,16 +83,16 @@ class VoiceReference(Body):
 
 class SpeechBody(ModelBody):
     input: Annotated[str, Field(min_length=1)]
-    #: A name or alias, or a mixture such as `af_bella:0.7+af_sky:0.3`; the model's default if omitted.
+    #: Name, alias, or mixture such as `af_bella:0.7+af_sky:0.3`; the model's default if omitted.
     voice: Name | VoiceReference | None = None
     response_format: SpeechFormat | None = None
     speed: Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
     #: With `stream_format` sse: send the times of words, in an event before the sound of each clause.
     words: bool | None = None
-    #: Ignored, since no model follows them.
+    #: Accepted without effect: no model follows instructions.
     instructions: str | None = None
-    #: Of the text; the voice's own if omitted.
+    #: Language of the text; the voice's own if omitted.
     language: Annotated[str, Field(max_length=64)] | None = None
     #: Phonemes by word.
     pronunciations: Annotated[dict[str, str], Field(max_length=1000)] | None = None

@@ -1,4 +1,4 @@
-"""What a transcription is answered with: in every response format, whole and as events."""
+"""Answers to transcriptions: in every response format, whole and as events."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from antiphon.server.web.http.events import event
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 CONTENT_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
-#: Encoder positions in a second of sound; reported as input tokens.
+#: Encoder positions per second of sound, reported as input tokens.
 TOKENS_PER_SECOND = 50
 
 
 def answer_content(form: SoundForm, transcript: Transcript, tokenizer: Tokenizer) -> str | dict[str, Any]:
-    """The transcript in the form's response format: text for those of `CONTENT_TYPES`, else a JSON object."""
+    """Return the transcript in the form's response format: text for those in `CONTENT_TYPES`, else a JSON object."""
     shape = form.response_format or "json"
     if shape in CONTENT_TYPES:
         return render(transcript, shape)
@@ -38,7 +38,7 @@ def answer_content(form: SoundForm, transcript: Transcript, tokenizer: Tokenizer
 def _verbose(form: SoundForm, transcript: Transcript) -> dict[str, Any]:
     content = verbose(transcript)
     if isinstance(form, TranscriptionForm) and "word" in form.timestamp_granularities:
-        content.setdefault("words", [])  # of silence
+        content.setdefault("words", [])  # a silent recording has no words
     return content
 
 
@@ -53,9 +53,9 @@ async def answer_events(
     context: RequestContext,
     tokenizer: Tokenizer,
 ) -> AsyncGenerator[bytes]:
-    """Text as it becomes final; an error is the last event. The request's time limit restarts with each update.
+    """Yield text as it becomes final; an error is the last event. Each update restarts the request's time limit.
 
-    With verbose JSON, each event has its segments and words, and how many seconds of the recording are done.
+    With verbose JSON, each event has its segments and words, and the seconds of the recording that are done.
     """
     is_verbose = form.response_format == "verbose_json"
     drawn_by = tokenizer if _wants_logprobs(form) else None
@@ -106,7 +106,6 @@ def timings(stats: TranscriptionStats) -> dict[str, Any]:
 
 
 def log_transcription(log_fields: LogFields, stats: TranscriptionStats) -> None:
-    """Add the figures of a transcription to the request's log line."""
     log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
     log_fields["real_time_factor"] = round(stats.real_time_factor, 4)
     if stats.time_to_first_text is not None:

@@ -1,4 +1,4 @@
-"""Response headers that list the characters that cannot be read aloud, for responses that are sound only."""
+"""Response headers that list characters that cannot be read aloud, for responses that are sound only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.server.serving.models import ReadyModel
 
 UNREADABLE_HEADERS = ("x-antiphon-unreadable-characters", "x-antiphon-unreadable")
-#: Some servers and proxies accept only 4 KiB of headers.
+#: Maximum length of the list: some servers and proxies accept only 4 KiB of headers.
 MAX_HEADER_LENGTH = 1500
 
 
 def unreadable_headers(model: ReadyModel, text: str, options: SpeechOptions) -> dict[str, str]:
-    """The number of characters that cannot be read, and the runs of them, percent-encoded and separated by commas.
+    """Return the number of unreadable characters and their runs, percent-encoded and separated by commas.
 
     Empty if everything can be read, and for languages other than English, where this is not known beforehand.
     """

@@ -1,4 +1,4 @@
-"""`UploadTranscription`: one file, decoded here piece by piece and transcribed in the engine."""
+"""`UploadTranscription`: one file, decoded here in chunks and transcribed in the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIECE_SECONDS = 30.0
 
 
 def open_upload(file: IO[bytes], serving: Serving, raw: RawFormat | None = None) -> DecodeStream:
-    """Begin to decode an uploaded recording within the server's limits. Blocking."""
+    """Start decoding an uploaded recording within the server's limits. Blocks."""
     limits = serving.config.limits
     return decode_stream(
         file,  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def open_upload(file: IO[bytes], serving: Serving, raw: RawFormat | None = None)
 
 
 class UploadTranscription:
-    """Closes its file. `events` can be read once; closing the call cancels it."""
+    """Transcription of a file, which it closes. `events` can be read once; closing the call cancels it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class UploadTranscription:
             self._stream.close()
 
     async def events(self) -> AsyncGenerator[TranscriptProgress | Transcript]:
-        """Segments as they become final, then the transcript. Every failure is an `ApiError`."""
+        """Yield progress with segments as they become final, then the transcript. Every failure is an `ApiError`."""
         client = self._serving.client
         feeding: asyncio.Task[None] | None = None
         try:
@@ -78,7 +78,7 @@ class UploadTranscription:
                     return
                 if isinstance(event, TranscriptProgress):
                     yield event
-            await feeding  # raises what ended the stream
+            await feeding  # raises the error that ended the stream
             raise ApiError(500, "the engine ended a transcription early", code="engine_error", kind=SERVER)
         except EngineError as error:
             raise engine_unavailable(client) if self._stream is None else engine_failure(client, error) from error
@@ -94,7 +94,7 @@ class UploadTranscription:
             self._close_file()
 
     async def wait(self, take: Callable[[TranscriptProgress], None] = lambda _: None) -> Transcript:
-        """Read to the end and return the transcript; `take` gets the progress until then."""
+        """Return the complete transcript; `take` receives the progress until then."""
         async for event in self.events():
             if isinstance(event, Transcript):
                 return event
@@ -102,7 +102,7 @@ class UploadTranscription:
         raise AssertionError
 
     async def _feed(self, stream: AsyncTranscription, decoder: DecodeStream, piece: Floats | None) -> None:
-        """Decode as fast as the engine accepts samples. Invalid audio ends the transcription."""
+        """Decode at the speed at which the engine accepts samples. Invalid audio ends the transcription."""
         try:
             while piece is not None and await stream.room():
                 stream.push(piece)
@@ -113,14 +113,14 @@ class UploadTranscription:
             raise
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Cancelling the caller does not cancel the thread."""
+        """Run `work` in a thread. Cancelling the caller does not cancel the thread."""
         working = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
         self._working = working
         await asyncio.wait([working])
         return working.result()
 
     def _close_file(self) -> None:
-        """Close the file as soon as no thread reads it."""
+        """Close the file once no thread reads it."""
         if self._working is None:
             self._file.close()
         else:

@@ -10,13 +10,13 @@ from antiphon.server.web.http.errors import invalid
 
 
 def voice_aliases(serving: Serving, model: ReadyModel) -> dict[str, str]:
-    """The aliases of a model's voices, and the voices they stand for."""
+    """Return the voices of a model by alias."""
     names = [known.name for known in model.loaded.voices]
     return aliases_for(names, model.loaded.default_voice or names[0], serving.config.voice_aliases)
 
 
 def resolve_voice(serving: Serving, model: ReadyModel, asked: str | VoiceReference | None, param: str) -> str | None:
-    """The requested voice with aliases resolved; an unknown name is an error that lists the known voices.
+    """Return the requested voice with aliases resolved. Raise an error that lists the voices for an unknown name.
 
     The engine checks the syntax of a mixture.
     """

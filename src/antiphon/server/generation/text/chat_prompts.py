@@ -1,4 +1,4 @@
-"""From the messages of a chat to a prompt, by the model's chat template."""
+"""Prompts made from the messages of a chat by the model's chat template."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
 ) -> str:
-    """The conversation as text, for display. Blocking."""
+    """Return the conversation as text, for display. Blocks."""
     return _template(model).render(*_chat(model, messages, tools, options), add_generation_prompt, **(options or {}))
 
 
@@ -51,11 +51,10 @@ def chat_prompt(
     continue_final_message: bool = False,
     form: ToolForm | None = None,
 ) -> ChatPrompt:
-    """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking.
+    """Return the conversation as text and token ids, in which no message contains control tokens. Blocks.
 
-    `form` is how calls and text are written; by default as the template says.
-    `continue_final_message` leaves the last message open, so that the answer continues it. A prompt of more than
-    `max_tokens` is a `TooManyTokensError`.
+    `form` is the notation of calls and text, by default the template's. `continue_final_message` leaves the last
+    message open, so that the answer continues it. Raise `TooManyTokensError` if the prompt has more than `max_tokens`.
     """
     plain, listed = _chat(model, messages, tools, options, form)
     template, tokenizer, more = _template(model), model.text.tokenizer, options or {}
@@ -78,7 +77,7 @@ def _chat(
     options: dict[str, Any] | None,
     form: ToolForm | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Messages and tools as templates expect them."""
+    """Return messages and tools as templates expect them."""
     taken = sorted(RESERVED & (options or {}).keys())
     if taken:
         raise invalid(f"chat_template_kwargs cannot set {taken[0]}", "chat_template_kwargs")
@@ -94,7 +93,7 @@ def _chat(
 
 
 def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For templates that allow one call per message: split a message of several calls, each followed by its result."""
+    """Split messages with several calls, each followed by its result, for templates that allow one call per message."""
     made: list[dict[str, Any]] = []
     position = 0
     while position < len(messages):
@@ -117,7 +116,7 @@ def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def plain_message(message: Message) -> dict[str, Any]:
-    """A message as templates expect it: text joined, `developer` as `system`, arguments of calls as objects."""
+    """Return a message as templates expect it: text joined, `developer` as `system`, arguments of calls as objects."""
     role = ROLES.get(message.role, message.role)
     plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
     if isinstance(message, AssistantMessage) and message.refusal and not plain["content"]:
@@ -144,12 +143,12 @@ def plain_message(message: Message) -> dict[str, Any]:
 
 
 def _function_call_id(name: str) -> str:
-    """The deprecated form has no ids; a result belongs to the call of the same name before it."""
+    """Return an id for the deprecated form, which has none: a result belongs to the last call of the same name."""
     return f"call_{name}"
 
 
 def _plain_call(call: ToolCall | CustomToolCall) -> dict[str, Any]:
-    """The call of a custom tool is one of a function."""
+    """Return a call as templates expect it: calls of custom tools are rendered as function calls."""
     if isinstance(call, CustomToolCall):
         return _plain_function(call.id, call.custom.name, {INPUT: call.custom.input})
     return _plain_function(call.id, call.function.name, _arguments(call.function.arguments))
@@ -171,7 +170,7 @@ def _text(content: TextContent | Sequence[TextContentPart | InputAudioPart] | No
 
 
 def _arguments(text: str) -> Any:
-    """Templates format arguments as JSON themselves; text that is not a JSON object is passed unchanged."""
+    """Parse a JSON object, which templates format themselves. Return any other text unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`CompletionCall`: a validated completion request, and the checks that lead to it."""
+"""`CompletionCall`: a validated completion request, and the checks that build it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT_TOKENS = 16
 
 @dataclass(frozen=True)
 class CompletionCall:
-    """What the engine is asked. `echoes` are the texts of the prompts, if they are to be repeated."""
+    """Calls for the engine. `echoes` are the texts of the prompts if the answer repeats them, otherwise empty."""
 
     model: ReadyModel
     body: CompletionBody
@@ -50,16 +50,16 @@ class CompletionCall:
 
     @property
     def num_samples(self) -> int:
-        """Samples of each prompt, of which the `n` best are choices."""
+        """Number of samples per prompt, of which the `n` best are choices."""
         return self.body.best_of or self.n
 
     def prompt(self, number: int) -> list[int]:
-        """The prompt of a sample."""
+        """Return the prompt of a sample."""
         return self.calls[number // self.num_samples].prompt
 
     @property
     def wants_no_output(self) -> bool:
-        """The engine always generates a token; for `max_tokens: 0` the server omits it."""
+        """Whether `max_tokens` is 0. The engine always generates a token, which the server then omits."""
         return self.body.max_tokens == 0
 
     def base(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class CompletionCall:
         return {**base, "system_fingerprint": fingerprint(self.model.loaded)}
 
     def echo(self, number: int) -> str:
-        """The text of a sample's prompt, if it is to be repeated."""
+        """Return the text of a sample's prompt if the answer repeats it, otherwise an empty string."""
         return self.echoes[number // self.num_samples] if self.echoes else ""
 
 
@@ -79,7 +79,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     _check(body, len(prompts), limits)
     grammar = await asyncio.to_thread(grammar_of, body)
     wants_prompt_logprobs = bool(body.echo) and body.logprobs is not None
-    # With log-probabilities the engine reports the end token too.
+    # With log-probabilities the engine also reports the end token.
     needs_logprobs = bool(body.return_token_ids) or (body.best_of or 1) > (body.n or 1)
     calls, echoes = [], []
     for prompt in prompts:
@@ -111,7 +111,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
 
 
 def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str, max_tokens: int) -> list[int]:
-    """The prompt for what stands between the parts and the suffix, neither of which is read as control tokens."""
+    """Return the prompt for the text between the parts and the suffix, which are not read as control tokens."""
     middle, tokenizer = model.text.fill_in_middle, model.text.tokenizer
     if middle is None:
         message = f"model {model.name!r} has no tokens for filling in the middle, so it takes no suffix"

@@ -1,4 +1,4 @@
-"""The error of a prompt that is too long, in OpenAI's words: clients and agents recognise it by them."""
+"""Error of a prompt that is too long, in OpenAI's words, by which clients and agents recognise it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from antiphon.server.web.http.errors import TOO_LONG, ApiError, invalid
 def context_length_error(
     limit: int, prompt_tokens: int, output_tokens: int, param: str, more: str = "", is_exact: bool = True
 ) -> ApiError:
-    """`param` is the field with the prompt, `more` another sentence.
+    """Build the error. `param` is the field with the prompt, `more` another sentence.
 
-    With a count of the prompt that is not exact, `prompt_tokens` is a number that the prompt certainly exceeds.
+    Unless `is_exact`, `prompt_tokens` is a number that the prompt certainly exceeds.
     """
     total, than = prompt_tokens + output_tokens, "" if is_exact else "more than "
     message = (

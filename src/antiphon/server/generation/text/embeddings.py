@@ -1,4 +1,4 @@
-"""Texts and ids to vectors, whichever API asks for them."""
+"""Vectors of texts and token ids, for all APIs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PART = 128
 
 @dataclass(frozen=True)
 class TextVectors:
-    """A vector [width] for each input, and the tokens of all."""
+    """Vector [width] of each input, and the total number of tokens."""
 
     model: ReadyModel
     vectors: np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ class TextVectors:
 
 
 async def text_vectors(request: Request, body: EmbeddingBody) -> TextVectors:
-    """Embed the inputs of a request, and note them in its log line and the metrics."""
+    """Embed the inputs of a request, and record them in its log line and the metrics."""
     serving, context = serving_of(request), context_of(request)
     model = await serving.models.ready(body.model, "embed")
     context.log_fields["model"] = model.name
@@ -49,7 +49,7 @@ async def text_vectors(request: Request, body: EmbeddingBody) -> TextVectors:
 
 
 def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int]]:
-    """Token ids of every input. Blocking."""
+    """Return the token ids of every input. Blocks."""
     given = several(body.input)
     if not 1 <= len(given) <= limit:
         raise invalid(f"input has {len(given)} texts; it must have 1 to {limit}", "input")
@@ -71,7 +71,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
 
 
 def encoded_input(model: ReadyModel, text: str, name: str, is_cut: bool) -> list[int]:
-    """The tokens of a text; one that is too long and not cut afterwards is rejected before it is all encoded."""
+    """Return the tokens of a text. Raise before encoding all of it if it is too long and will not be cut."""
     try:
         return encode(model, text, True, TOKENIZED_TOKENS if is_cut else model.max_tokens)
     except TooManyTokensError as error:
@@ -80,7 +80,7 @@ def encoded_input(model: ReadyModel, text: str, name: str, is_cut: bool) -> list
 
 
 def cut_ids(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
-    """The first tokens, and the end token that the model expects after every text."""
+    """Return the first `size` tokens, including the end token that the model expects after every text."""
     ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
     return [*ids[: size - len(ids[ends:])], *ids[ends:]]
 
@@ -92,7 +92,7 @@ async def embed_ids(
     priority: int | None,
     second_starts: list[int] | None = None,
 ) -> tuple[np.ndarray[Any, Any], int]:
-    """Vectors [inputs, width], and the tokens of all inputs. With `second_starts`: scores of pairs, of width 1."""
+    """Return vectors [inputs, width] and the total number of tokens. With `second_starts`, width 1: scores of pairs."""
     parts, tokens = [], 0
     for start in range(0, len(inputs), PART):
         part = slice(start, start + PART)
@@ -113,7 +113,7 @@ async def embed_ids(
 
 
 def _shortened(vectors: np.ndarray[Any, Any], dimensions: int | None) -> np.ndarray[Any, Any]:
-    """The first `dimensions` components of each vector, normalised again."""
+    """Return the first `dimensions` components of each vector, normalised again."""
     width = vectors.shape[1]
     if dimensions is None or dimensions == width:
         return vectors

@@ -1,4 +1,4 @@
-"""`Generations`: the calls of one request, sent to the engine, read and ended together."""
+"""`Generations`: the calls of one request, which are sent to the engine, read and ended together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from antiphon.text.grammar_spec import GrammarSpec
 
 GOOD_ENDS = ("stop", "length")
 TIMINGS = ("queue", "time_to_first_token", "time_per_output_token", "total")
-#: An event and the number of its choice.
+#: Event with the number of its choice.
 Numbered = tuple[int, TextDelta | Ended]
 
 
@@ -35,7 +35,7 @@ def make_call(
     grammar: GrammarSpec | None,
     num_samples: int | None = None,
 ) -> Generate:
-    """`num_samples` of the prompt, by default as many as there are choices."""
+    """Build the call for a prompt; `num_samples` defaults to the number of choices."""
     return Generate(
         id=uuid.uuid4().hex,
         model=model.name,
@@ -45,13 +45,13 @@ def make_call(
         priority=priority_of(body.priority),
         timeout=serving.config.limits.request_seconds,
         grammar=grammar,
-        # Nothing is cached under a salt of its own.
+        # A salt used once: no later request finds these blocks.
         cache_salt=(body.cache_salt or "") + (uuid.uuid4().hex if body.cache_prompt is False else ""),
     )
 
 
 class Generations:
-    """Choices are numbered across the calls: those of the first prompt, then those of the second, and so on.
+    """Generations of one request. Choices are numbered across its calls: first those of the first prompt.
 
     `open` sends the calls and raises if the engine rejects one, before the response begins. Generations must be closed;
     closing cancels those that are still running.
@@ -66,7 +66,7 @@ class Generations:
         samples = (f"{call.id}/{index}" for call in calls for index in range(call.n))
         self._numbers = {sample: number for number, sample in enumerate(samples)}
         self._failure: ApiError | None = None
-        #: The reads of several calls that are under way, each with the call's index.
+        #: Pending reads of several calls, each with the call's index.
         self._reading: dict[asyncio.Task[list[Numbered]], int] | None = None
 
     async def open(self) -> None:
@@ -98,20 +98,20 @@ class Generations:
         return all(len(ended) == call.n for ended, call in zip(self._ended, self._calls, strict=True))
 
     def cancel(self) -> None:
-        """Cancel the calls; `events` then raises."""
+        """Cancel the calls, so that `events` raises."""
         for stream in self._streams:
             stream.cancel()
 
     async def events(self) -> AsyncIterator[Numbered]:
-        """Deltas and ends as they arrive, each with the number of its choice. Raises if a call fails."""
+        """Yield deltas and ends as they arrive, each with the number of its choice. Raise if a call fails."""
         while batch := await self.read():
             for numbered in batch:
                 yield numbered
 
     async def read(self) -> list[Numbered]:
-        """All events since the last read, waiting for some; empty at the end.
+        """Wait for events, and return all since the last read; empty at the end.
 
-        Raises if a call fails, after the events before that have been read.
+        If a call fails, raise after the earlier events have been read.
         """
         batch: list[Numbered] = []
         if self._failure is None:
@@ -121,7 +121,7 @@ class Generations:
         return batch
 
     async def _read_any(self) -> list[Numbered]:
-        """The next events of whichever calls have some."""
+        """Return the next events of the first calls that have some."""
         if self._reading is None:
             self._reading = {asyncio.create_task(self._read(index)): index for index in range(len(self._streams))}
         batch: list[Numbered] = []
@@ -135,7 +135,7 @@ class Generations:
         return batch
 
     async def _read(self, index: int) -> list[Numbered]:
-        """The next events of a call, up to a failure, which is noted; empty at the end."""
+        """Return a call's next events up to a failure, which is stored; empty at the end."""
         batch: list[Numbered] = []
         try:
             events = await self._streams[index].read()
@@ -165,9 +165,9 @@ class Generations:
             raise _bad_end(ended, self._serving.config.limits.request_seconds)
 
     def usage(self) -> TokenUsage:
-        """Return the tokens of all calls, once every sample has ended."""
+        """Return the tokens of all calls. Every sample must have ended."""
         every = [ended for group in self._ended for ended in group]
-        # The others start from the first sample's blocks, so the minimum is what the cache had before.
+        # Later samples reuse the first sample's blocks, so the minimum is what the cache had before.
         cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
         return TokenUsage(
             prompt=sum(group[0].prompt_tokens for group in self._ended if group),
@@ -185,7 +185,7 @@ def _bad_end(ended: Ended, seconds: float) -> ApiError:
         return ApiError(504, message, code="timeout", kind=SERVER)
     if ended.finish_reason == "failed":
         cause, _, message = (ended.error or "").partition(": ")
-        if cause == InvalidRequestError.__name__:  # seen only while the answer was written
+        if cause == InvalidRequestError.__name__:  # an error found only during generation
             return invalid(message)
         return ApiError(500, f"the request failed: {ended.error}", code="engine_error", kind=SERVER)
     return ApiError(503, f"the request was ended: {ended.finish_reason}", code=ended.finish_reason, kind=SERVER)

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from antiphon.runtime.calls.events import Ended
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-#: In place of log-probabilities that JSON cannot represent.
+#: Replaces log-probabilities that JSON cannot represent.
 LOWEST = -9999.0
 Top = Sequence[tuple[int, float]]
 
@@ -20,13 +20,13 @@ class TokenEntry(TypedDict):
 
 
 class RankedTokenEntry(TokenEntry):
-    """A token of the text, with the most likely ones in its place."""
+    """A token of the text with its most likely alternatives."""
 
     top_logprobs: list[TokenEntry]
 
 
 class TokenColumns(TypedDict):
-    """The tokens of a text in columns, as `/v1/completions` gives them."""
+    """Tokens of a text in columns, as `/v1/completions` returns them."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -37,7 +37,7 @@ class TokenColumns(TypedDict):
 def chat_logprobs(
     tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top], as_ids: bool = False
 ) -> list[RankedTokenEntry]:
-    """One entry per token, which is spelled by its text, or by its id as `token_id:7`."""
+    """Return one entry per token, with the token as its text, or by its id as `token_id:7`."""
     entries: list[RankedTokenEntry] = []
     for index, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         top = tops[index] if index < len(tops) else ()
@@ -60,7 +60,7 @@ def completion_logprobs(
     offset: int = 0,
     as_ids: bool = False,
 ) -> TokenColumns:
-    """Columns over the tokens; a token that is part of a character is written as `bytes:\\x..`."""
+    """Return columns over the tokens. A token that is part of a character is written as `bytes:\\x..`."""
 
     def spelling(token: int) -> str:
         return f"token_id:{token}" if as_ids else spelled(tokenizer, token)
@@ -80,7 +80,7 @@ def completion_logprobs(
 
 
 def prompt_logprobs(tokenizer: Tokenizer, prompt: Sequence[int], ended: Ended, count: int) -> list[Any]:
-    """vLLM's form: for every token of the prompt but the first its candidates by id, its own first."""
+    """Return vLLM's form: for each prompt token but the first, candidates by id, the token itself first."""
     entries: list[Any] = [None]
     for index, token in enumerate(prompt[1:]):
         top = ended.prompt_top_logprobs[index][:count] if count else []

@@ -1,4 +1,4 @@
-"""The token ids of prompts that are given as text or as ids."""
+"""Token ids of prompts that are given as text or as ids."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from antiphon.server.serving.setup.config import Limits
 from antiphon.server.web.http.errors import ApiError, invalid
 
 Result = TypeVar("Result")
-#: Tokens of a text that is only tokenized, or that is truncated afterwards.
+#: Maximum tokens of a text that is only tokenized, or truncated afterwards.
 TOKENIZED_TOKENS = 262_144
 
 
 def encode(model: ReadyModel, text: str, add_special_tokens: bool, max_tokens: int) -> list[int]:
-    """Blocking, but other threads run meanwhile. A text of more tokens is not encoded to its end."""
+    """Return a text's tokens, or raise `TooManyTokensError` before encoding all of it. Blocks only this thread."""
     return model.text.tokenizer.encode(text, add_special_tokens=add_special_tokens, max_tokens=max_tokens)
 
 
 def most_tokens(model: ReadyModel, limits: Limits, truncate: int | None) -> int:
-    """The longest prompt worth encoding: what `check_prompt` accepts, or what is truncated to it."""
+    """Return the maximum tokens of a prompt worth encoding: what `check_prompt` accepts, or what is truncated to it."""
     if truncate is not None:
         return max(TOKENIZED_TOKENS, model.max_tokens)
     return min(model.max_tokens - 1, model.max_tokens if limits.prompt_tokens is None else limits.prompt_tokens)
 
 
 def counted_prompt(encode: Callable[[], Result], model: ReadyModel, limits: Limits, param: str) -> Result:
-    """What `encode` returns; a prompt that it finds too long is rejected as by `check_prompt`."""
+    """Return the result of `encode`. Reject a prompt that it finds too long, as `check_prompt` does."""
     try:
         return encode()
     except TooManyTokensError as error:
@@ -40,7 +40,7 @@ def counted_prompt(encode: Callable[[], Result], model: ReadyModel, limits: Limi
 
 
 def too_many_tokens(error: TooManyTokensError, param: str) -> ApiError:
-    """For a text that is longer than what is tokenized for one request."""
+    """Build the error for a text that is longer than what is tokenized for one request."""
     message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
     return invalid(message, param, "context_length_exceeded")
 
@@ -63,12 +63,12 @@ def several(prompt: Prompts) -> list[str | MixedPrompt]: ...
 
 
 def several(prompt: Any) -> list[Any]:
-    """One prompt or many: strings, or lists of token ids and strings. A list of strings alone is many."""
+    """Return several prompts, each a string or a list of token ids and strings. A list of strings is several."""
     return [prompt] if isinstance(prompt, str) or any(isinstance(part, int) for part in prompt) else list(prompt)
 
 
 def encode_mixed(model: ReadyModel, parts: MixedPrompt, max_tokens: int) -> list[int]:
-    """Token ids of text and token ids in one prompt; only text at its beginning gets special tokens. Blocking."""
+    """Return the token ids of a prompt of text and ids. Only text at its beginning gets special tokens. Blocks."""
     ids: list[int] = []
     for index, part in enumerate(parts):
         ids += [part] if isinstance(part, int) else encode(model, part, not index, max_tokens)
@@ -83,9 +83,9 @@ def check_prompt(
     truncate: int | None,
     output_tokens: int | None = None,
 ) -> list[int]:
-    """The prompt, cut to its last `truncate` tokens if that is given. A prompt that is too long is rejected.
+    """Return the prompt, cut to its last `truncate` tokens if given. Raise if it is too long.
 
-    An answer of `output_tokens` is shortened to what the context leaves; the error only names them.
+    The context may shorten an answer of `output_tokens`, which only the error mentions.
     """
     if truncate is not None:
         ids = ids[-truncate:]
@@ -98,7 +98,7 @@ def check_prompt(
 def check_length(
     num_tokens: int, model: ReadyModel, limits: Limits, param: str, output_tokens: int = 1, is_exact: bool = True
 ) -> None:
-    """Reject a prompt that leaves no room for an answer. A count that is not exact is a lower bound."""
+    """Raise if a prompt leaves no room for an answer. A count that is not exact is a lower bound."""
     if limits.prompt_tokens is not None and num_tokens > limits.prompt_tokens:
         taken = f"This server takes prompts of {limits.prompt_tokens} tokens."
         shown = num_tokens if is_exact else limits.prompt_tokens

@@ -1,4 +1,4 @@
-"""The bodies that answers have, for the OpenAPI document. Handlers write them as plain dictionaries."""
+"""Bodies of answers, for the OpenAPI document. Handlers write answers as plain dictionaries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class PromptTokensDetails(AnswerBody):
 
 
 class CompletionTokensDetails(AnswerBody):
-    """Tokens that were computed as a draft: those that became the answer's, and the others."""
+    """Drafted tokens: those accepted into the answer, and the rejected ones."""
 
     accepted_prediction_tokens: Count
     rejected_prediction_tokens: Count
 
 
 class CompletionTimings(AnswerBody):
-    """Seconds, of the slowest choice, and the drafted tokens of all, where there were any."""
+    """Seconds of the slowest choice, and the drafted tokens of all choices, if any were drafted."""
 
     queue: float
     time_to_first_token: float
@@ -61,7 +61,7 @@ class PromptLogprob(AnswerBody):
     decoded_token: str
 
 
-#: By token id, the prompt's own token first; None for the first token.
+#: Log-probabilities by token id, the prompt's own token first; None for the first token.
 PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 

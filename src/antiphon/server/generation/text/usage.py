@@ -1,4 +1,4 @@
-"""`TokenUsage`: the tokens of one request, which each API writes in its own form."""
+"""`TokenUsage`: the token counts of one request, which each API writes in its own form."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from antiphon.server.web.http.context import LogFields
 
 @dataclass(frozen=True)
 class TokenUsage:
-    """A prompt is counted once, regardless of the number of samples.
+    """Token counts of a request. A prompt is counted once, regardless of the number of samples.
 
-    `drafted` tokens were computed ahead, `accepted` ones of them became the answer's. `timings` are seconds, of the
+    `drafted` tokens were computed ahead, and `accepted` ones of them are in the answer. `timings` are seconds of the
     slowest choice.
     """
 
@@ -28,7 +28,7 @@ class TokenUsage:
         return self.prompt + self.completion
 
     def timing_fields(self) -> dict[str, float]:
-        """The timings, and the drafted tokens under llama.cpp's names."""
+        """Return the timings, and the drafted tokens under llama.cpp's names."""
         drafts = {"draft_n": self.drafted, "draft_n_accepted": self.accepted} if self.drafted else {}
         return {**self.timings, **drafts}
 

@@ -1,4 +1,4 @@
-"""`WireFormat`: how an API writes the answer of one request, and the one way from generations to a response."""
+"""`WireFormat`: how an API writes the answer of one request, and the single path from generations to a response."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from antiphon.server.web.http.context import LogFields, RequestContext, context_
 from antiphon.server.web.http.errors import ApiError
 from antiphon.server.web.http.events import event
 
-#: A JSON object as an API sends it: an event, an answer or a part of one.
+#: JSON object as an API sends it: an event, an answer or a part of one.
 WireEvent = dict[str, Any]
-#: What stands for the text while an event is cut around it.
+#: Placeholder for the text while an event is split around it.
 _TEXT = uuid.uuid4().hex
 
 
 class WireFormat(ABC):
-    """The state of one answer, whole or as events.
+    """State of one answer, whole or as events.
 
-    `start`, then `take` or `add` for each event of the engine, then `finish` or `fail`, then `close`. `add` is used
-    where nothing is streamed; `whole` has the answer then.
+    Call `start`, then `take` or `add` for each event of the engine, then `finish` or `fail`, then `close`. Without a
+    stream, call `add`; `whole` then returns the answer.
     """
 
     media_type = "text/event-stream"
@@ -36,23 +36,23 @@ class WireFormat(ABC):
     end = b""
 
     def start(self) -> Iterable[WireEvent]:
-        """Give the events before the first text."""
+        """Return the events before the first text."""
         return ()
 
     @abstractmethod
     def take(self, number: int, update: TextDelta | Ended) -> Iterable[WireEvent]:
-        """Give the events for new text, or the end, of the choice of that number."""
+        """Return the events for a choice's new text or end."""
 
     def add(self, number: int, update: TextDelta | Ended) -> None:
-        """Take an update whose events nobody reads."""
+        """Apply an update without returning its events."""
         _consume(self.take(number, update))
 
     def finish(self, usage: TokenUsage) -> Iterable[WireEvent]:
-        """Give the events after the last text."""
+        """Return the events after the last text."""
         return ()
 
     def fail(self, error: ApiError, usage: TokenUsage | None) -> Iterable[WireEvent]:
-        """Give the events that end a failed answer, or raise the error, which is then written as the API writes it."""
+        """Return the events that end a failed answer, or raise the error for the API's error format."""
         raise error
 
     @abstractmethod
@@ -60,7 +60,7 @@ class WireFormat(ABC):
         """Return the complete answer."""
 
     def close(self) -> None:  # noqa: B027 - most formats hold nothing
-        """Release what the answer holds, however it ended."""
+        """Release the resources of the answer, however it ended."""
 
     def encode(self, content: WireEvent) -> bytes:
         return event(content)
@@ -71,7 +71,7 @@ class WireFormat(ABC):
 
 
 class TextEvents:
-    """Events that differ in one text. Each is what `event` gives for its content, at less cost."""
+    """Events that differ only in one text. `event` writes each faster than encoding the whole content."""
 
     def __init__(self, content: Callable[[str], WireEvent]) -> None:
         self._head, self._tail = event(content(_TEXT)).split(orjson.dumps(_TEXT))
@@ -81,7 +81,7 @@ class TextEvents:
 
 
 async def respond(request: Request, generations: Generations, wire: WireFormat, is_streamed: bool | None) -> Response:
-    """Send the calls and answer: whole, or with a stream, which begins once the engine has accepted them."""
+    """Send the calls and answer: whole, or as a stream, which begins once the engine has accepted the calls."""
     context = context_of(request)
     if not is_streamed:
         return await unless_disconnected(request, _whole(generations, wire, context))
@@ -90,7 +90,7 @@ async def respond(request: Request, generations: Generations, wire: WireFormat, 
 
 
 async def each_event(generations: Generations, wire: WireFormat, log_fields: LogFields) -> AsyncGenerator[WireEvent]:
-    """Give the events one by one. The caller closes the generations."""
+    """Yield the events one by one. The caller closes the generations."""
     for content in wire.start():
         yield content
     async for number, update in generations.events():
@@ -117,9 +117,9 @@ async def _whole(generations: Generations, wire: WireFormat, context: RequestCon
 
 
 async def _stream(generations: Generations, wire: WireFormat, context: RequestContext) -> AsyncGenerator[bytes]:
-    """Give the events as bytes. An error is the last event.
+    """Yield the events as bytes. An error is the last event.
 
-    What came since the last item was sent is one item: a step of the engine is one write, whatever it gave.
+    All events since the last item form one item, so that each step of the engine is one write.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""The Lark grammar of an answer in a response format, or of calls in every form that the parser of answers knows.
+"""The Lark grammar of an answer in a response format, or of calls in every form that the answer parser knows.
 
 A call and an answer may begin alike, and the lexer does not go back. So calls are cut into the same lexemes as JSON
 answers: brackets, keys, strings and separators.
@@ -20,10 +20,10 @@ from antiphon.text.lark_rules import json_rule, json_style, rule_body
 from antiphon.text.tool_calls.forms import LLAMA, ToolForm
 from antiphon.text.tool_calls.written_calls import ARGUMENTS_KEYS, NAME_KEYS, WRAPPERS
 
-#: Arguments as a string that holds a JSON object, of values that are nested twice at most.
+#: Arguments as a string that holds a JSON object with at most two nested levels.
 CHARACTER = r'([^"\\\x00-\x1f]|\\\\(\\\\|\\"|[nrtbf\/]|u[0-9a-fA-F]{4}))'
 SCALAR = rf'(\\"{CHARACTER}*\\"|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)'
-#: The literals that a call in Python takes for a JSON type; others may be anything.
+#: Literals of a Python call by JSON type; other types accept anything.
 PYTHON_RULES = {"string": "PY_STRING", "integer": "PY_INTEGER", "number": "PY_NUMBER", "boolean": "PY_BOOLEAN"}
 #: With more tools, calls in Python and calls that begin with the arguments would exceed the size of a grammar.
 MAX_TOOLS_IN_ALL_FORMS = 32
@@ -46,9 +46,9 @@ def calls_or_answer(
     is_single: bool = False,
     has_control_tag: bool = False,
 ) -> GrammarSpec:
-    """The grammar of one or more calls, or of an answer. With `is_single` there is one call at most.
+    """Build the grammar of one or more calls, or of an answer. With `is_single`, at most one call is allowed.
 
-    With `has_control_tag` the form's tag is a token of the vocabulary that no text spells.
+    With `has_control_tag`, the form's tag is a token of the vocabulary that no text spells.
     """
     style = json_style(answer, ANSWER_STYLE)
     lines = [
@@ -91,7 +91,7 @@ def calls_or_answer(
 
 
 class _Functions:
-    """The rules of each tool: `f` and `r`, whose calls begin with the name or with the arguments, and code blocks."""
+    """Rules of all tools: `f` for calls that begin with the name, `r` with the arguments, and code blocks."""
 
     def __init__(self, form: ToolForm, style: dict[str, Any], has_all_forms: bool) -> None:
         self._form = form
@@ -101,7 +101,7 @@ class _Functions:
         self.indices: list[int] = []
         self.custom: list[str] = []
         self.blocks: list[str] = []
-        #: Names of tools that need no arguments, and rules of calls in Python.
+        #: Names of tools that need no arguments.
         self.bare: list[str] = []
         self.python: list[str] = []
         self._lines: list[str] = []
@@ -134,7 +134,7 @@ class _Functions:
             self._lines.append(f"t{index}: {json_rule(schema['properties'][INPUT], self._style)}")
         else:
             schema = argument_schema(tool)
-            if not tool.function.strict:  # arguments in other notations do not match their schema for certain
+            if not tool.function.strict:  # arguments in other notations cannot be checked against the schema
                 arguments.append("TEXT")
                 self._has_text = True
                 self._add_python(name, schema)
@@ -183,7 +183,7 @@ def _tagged(form: ToolForm, functions: _Functions, has_control_tag: bool) -> Ite
 
 
 def _separators(style: dict[str, Any]) -> list[str]:
-    """What stands between the parts of a JSON value, in the lexemes of that style."""
+    """Return the rules for separators and brackets between the parts of a JSON value, in the lexemes of the style."""
     marks = {"open": "{", "close": "}", "open_list": "[", "close_list": "]"}
     pattern = style.get("whitespace_pattern")
     if pattern is None:
@@ -220,7 +220,7 @@ def _from(keys: Sequence[str], properties: JsonSchema) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A JSON string as a literal."""
+    """Return a JSON string as a Lark literal."""
     return json.dumps(json.dumps(text))
 
 

@@ -1,4 +1,4 @@
-"""Tools for chat templates that know none: a system message explains them, and results are messages of the user."""
+"""Tools for chat templates without tools: a system message explains them, and their results are user messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBE = "antiphon-probe"
 
 
 def generic_messages(messages: list[Plain], tools: list[Plain], template: ChatTemplate, form: ToolForm) -> list[Plain]:
-    """The chat without roles and fields that the template does not know, and with the tools in its first message."""
+    """Return the chat without roles and fields unknown to the template, with the tools in its first message."""
     made = _plain_history(messages, form if tools else None)
     if not tools:
         return made
@@ -30,7 +30,7 @@ def generic_messages(messages: list[Plain], tools: list[Plain], template: ChatTe
 
 
 def instructions(tools: list[Plain], form: ToolForm) -> str:
-    """What the tools are and how to call them, with an example of each kind of answer."""
+    """Describe the tools and how to call them, with an example of each kind of answer."""
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     call = f'{{"name": function, "{form.arguments_key}": {{...}}}}'
     if not form.text_key:
@@ -43,7 +43,7 @@ def instructions(tools: list[Plain], form: ToolForm) -> str:
 
 
 def written_call(call: Plain, form: ToolForm | None) -> str:
-    """A call in the history, as the model should write it."""
+    """Write a call in the history in the form that the model should use."""
     function = call["function"]
     key = "arguments" if form is None else form.arguments_key
     return json.dumps({"name": function["name"], key: function["arguments"]}, ensure_ascii=False)
@@ -73,7 +73,7 @@ def _assistant_text(content: str, calls: list[str], form: ToolForm | None) -> st
 
 
 def _merged(messages: list[Plain]) -> list[Plain]:
-    """Results and what the user says next are one message, since many templates want the roles to alternate."""
+    """Merge results with the user's next message, since many templates require roles to alternate."""
     made: list[Plain] = []
     for message in messages:
         was_result = bool(made) and made[-1].get("is_result", False)
@@ -87,7 +87,7 @@ def _merged(messages: list[Plain]) -> list[Plain]:
 
 @lru_cache(maxsize=64)
 def has_system_role(template: ChatTemplate) -> bool:
-    """Whether the template writes a system message that comes first."""
+    """Return whether the template writes a system message that comes first."""
     try:
         text = template.render([{"role": "system", "content": PROBE}, {"role": "user", "content": "Hello"}])
     except TemplateError:

@@ -1,4 +1,4 @@
-"""The Lark grammars that hold an answer to calls of its tools, in the form of the model's template."""
+"""Lark grammars that constrain an answer to calls of its tools, in the form of the model's template."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": Fal
 
 #: JSON on one line, as models write it: unbounded whitespace could go on for ever.
 STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-#: Of an answer in a response format: a space after commas and colons is free.
+#: Style of an answer in a response format: a space after commas and colons is optional.
 ANSWER_STYLE = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
 
 
 class ToolGrammar:
-    """One rule `call` for all tools. Their schemas hold, with `all_strict`, for all; else for those marked strict."""
+    """Grammar with one rule `call` for all tools. Schemas apply to all tools with `all_strict`, else to strict ones."""
 
     def __init__(self, form: ToolForm, tools: Sequence[Tool | CustomTool], all_strict: bool = True) -> None:
         self._form = form
         self._functions: list[str] = []
-        self._blocks: list[tuple[str, str]] = []  # the opening fence, and the rule that follows it
+        self._blocks: list[tuple[str, str]] = []  # opening fence, and the rule that follows it
         self._lines: list[str] = []
         for index, tool in enumerate(tools):
             if isinstance(tool, CustomTool):
@@ -36,17 +36,17 @@ class ToolGrammar:
                 self._add_function(tool, index, all_strict)
 
     def required(self, is_single: bool) -> GrammarSpec:
-        """One call, or one and more."""
+        """Build the grammar of one call, or of one or more."""
         return self._made(f"start: {self._calls(is_single)}")
 
     def or_wrapped_text(self, is_single: bool) -> GrammarSpec:
-        """Calls, or an object that holds the text of an answer."""
+        """Build the grammar of calls, or of an object that holds the text of an answer."""
         opener = self._form.text_opener[:-1]
         text = f'text: {json.dumps(opener)} {json_rule({"type": "string"}, STYLE)} "}}"'
         return self._made(f"start: {self._calls(is_single)} | text", text)
 
     def or_text(self, is_single: bool) -> GrammarSpec:
-        """Text is free; a call, once begun, must match. Without a tag, it begins the answer."""
+        """Build the grammar of free text with calls, which must match once begun. A call without a tag comes first."""
         form = self._form
         if form is LLAMA or not form.tag:
             fences = [f"~/{_escaped(fence)}(.|\\n)*/" for fence, _ in self._blocks]
@@ -58,7 +58,7 @@ class ToolGrammar:
             begins.append(f"begin_{index}[lazy]: TEXT {json.dumps(fence)}\nrest_{index}: {rule}")
             turns.append(f"begin_{index} rest_{index}")
         repeat = "?" if is_single else "*"
-        # After the only call, nothing may follow.
+        # Nothing may follow the only call.
         start = f"start: ({' | '.join(turns)}){repeat} TEXT" if not is_single else f"start: {' | '.join(turns)} | TEXT"
         return self._made(start, "TEXT: /(.|\\n)*/", *begins)
 
@@ -95,13 +95,13 @@ class ToolGrammar:
 
 
 def argument_schema(tool: Tool) -> JsonSchema:
-    """The schema that the arguments of a function are held to."""
+    """Return the schema that a function's arguments must match."""
     schema: JsonSchema = tool.function.parameters or NO_PARAMETERS
     return without_annotations(without_extras(closed(schema) if tool.function.strict else schema))
 
 
 def input_schema(tool: CustomTool) -> JsonSchema:
-    """The schema of a custom tool's arguments: its input as a string, which may have to match a regular expression."""
+    """Return the schema of a custom tool's arguments: its input as a string, matching its regular expression if any."""
     grammar = input_grammar(tool)
     text: JsonSchema = {"type": "string"}
     if grammar is not None:
@@ -110,9 +110,9 @@ def input_schema(tool: CustomTool) -> JsonSchema:
 
 
 def block_rule(tool: CustomTool, index: int) -> tuple[str, str, str] | None:
-    """The opening fence, the rule that follows it, and the line of its input, if the input has a grammar of its own.
+    """Return the opening fence, the rule after it, and the input's rule for a tool with a Lark grammar; otherwise None.
 
-    Text and regular expressions fit into a JSON string; such an input is a code block.
+    Text and regular expressions fit into a JSON string; input in a Lark grammar is a code block.
     """
     grammar = input_grammar(tool)
     if grammar is None or grammar.syntax != "lark":

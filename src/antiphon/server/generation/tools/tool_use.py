@@ -24,15 +24,15 @@ from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.text.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 
-#: Fields that no grammar can be combined with.
+#: Fields that cannot be combined with a grammar.
 UNCONSTRAINED = ("allowed_token_ids", "banned_token_ids", "min_tokens")
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """`grammar` is what the answer is held to, a response format included. If text `is_free`, reasoning is possible.
+    """Tools of one chat. `grammar` constrains the answer, including a response format.
 
-    With `is_single` the answer ends after its first call.
+    Reasoning is possible if text `is_free`. With `is_single` the answer ends after its first call.
     """
 
     tools: tuple[Tool | CustomTool, ...] = ()
@@ -52,7 +52,7 @@ class ToolUse:
 
 
 def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
-    """Validated against the model and the limits; with `tool_choice: none` the prompt has no tools."""
+    """Check the tools against the model and the limits. With `tool_choice: none` the prompt has no tools."""
     tools, choice = body.tools or [], body.tool_choice
     answer = grammar_of(body)
     if not tools:
@@ -76,7 +76,7 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     elif answer is not None:
         form = (
             replace(form, text_key="") if form.text_key else form
-        )  # the format is that of the answer, not of its text
+        )  # the response format applies to the answer, not to its text
         grammar = calls_or_answer(form, called, answer, ends_after_one, has_control_tag(form, model.text.tokenizer))
     elif form.text_key and not any(getattr(body, name) for name in UNCONSTRAINED):
         grammar = ToolGrammar(form, called).or_wrapped_text(ends_after_one)
@@ -91,7 +91,7 @@ AnyTools = Sequence[Tool | CustomTool]
 
 
 def _choice(body: ChatBody, tools: AnyTools) -> tuple[AnyTools, AnyTools, bool]:
-    """The tools of the prompt, those that may be called, and whether one must be."""
+    """Return the tools of the prompt, those that may be called, and whether one must be called."""
     choice = body.tool_choice
     if isinstance(choice, NamedTool | NamedCustomTool):
         return tools, _named([choice], tools), True
@@ -114,7 +114,7 @@ def _named(references: Sequence[NamedTool | NamedCustomTool], tools: AnyTools) -
 
 
 def has_control_tag(form: ToolForm, tokenizer: Tokenizer) -> bool:
-    """Whether the form's tag is a control token, which text omits."""
+    """Return whether the form's tag is a control token, which text omits."""
     return bool(form.tag) and tokenizer.id_of(form.tag) in tokenizer.special_ids
 
 

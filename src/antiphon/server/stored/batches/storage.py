@@ -21,7 +21,7 @@ NOT_CONFIGURED = "this server stores no files: it has no folder for them"
 
 @asynccontextmanager
 async def open_storage(app: FastAPI, serving: Serving) -> AsyncIterator[None]:
-    """Set `app.state.files` and `app.state.batches`: None without a usable folder, with `files_failure` as the cause."""
+    """Set `app.state.files` and `app.state.batches`, or leave them None with the cause in `files_failure`."""
     app.state.files = app.state.batches = None
     app.state.files_failure = NOT_CONFIGURED
     path = serving.config.files_dir

@@ -39,7 +39,7 @@ class ClientSecrets:
         self._secrets: dict[bytes, ClientSecret] = {}
 
     def create(self, key: int | None, session: dict[str, Any], size: int, seconds: int) -> tuple[str, ClientSecret]:
-        """Return a new secret's text and record. Raise `ApiError` if the session is too large or the key's limit reached."""
+        """Return a new secret's text and record. Raise `ApiError` if the session or the key's total is too large."""
         self._remove_expired()
         if size > MAX_SESSION_BYTES:
             message = f"the session has {size:,} bytes; at most {MAX_SESSION_BYTES:,} are allowed"
