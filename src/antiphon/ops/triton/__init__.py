@@ -1,4 +1,4 @@
-"""The backend for NVIDIA GPUs: Triton kernels, and PyTorch's own operations where those are best.
+"""The backend for NVIDIA GPUs: Triton kernels, and PyTorch's own operations where these are faster.
 
 Importing this package imports neither Triton nor a kernel; the first operation does.
 """
@@ -14,23 +14,23 @@ import torch
 
 from antiphon.environment import interprets_triton
 
-#: Why the backend is not available, where it is not.
+#: Reason why the backend is unavailable.
 OBSTACLE = "the triton backend needs an NVIDIA GPU, a CUDA build of PyTorch and the package triton"
 
 
 def is_interpreted() -> bool:
-    """Whether Triton's interpreter runs the kernels, on CPU tensors."""
+    """Return whether Triton's interpreter runs the kernels, on CPU tensors."""
     return interprets_triton()
 
 
 @cache
 def available() -> bool:
-    """Whether there is something to run the kernels on."""
+    """Return whether kernels can run: Triton is installed, and there is a GPU or Triton's interpreter."""
     return (is_interpreted() or torch.cuda.is_available()) and find_spec("triton") is not None
 
 
 class _Functions:
-    """The functions of a module, which is imported when the first of them is asked for."""
+    """Functions of a module that is imported on first use."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -40,5 +40,5 @@ class _Functions:
 
 
 functions = _Functions("antiphon.ops.triton.operations")
-#: Those that batch-invariant mode has instead of some of `functions`.
+#: Operations that batch-invariant mode uses in place of those in `functions`.
 invariant_functions = _Functions("antiphon.ops.triton.invariant.operations")

@@ -1,4 +1,4 @@
-"""Attention over pages and over plain sequences."""
+"""Attention over the pages of a cache, and over sequences without a cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from antiphon.ops.triton.launch import (
 )
 from antiphon.ops.triton.pages import group_tiles, pages_of, query_tiles, store_launch, table_rows
 
-#: Cached tokens that a program scores.
+#: Cached tokens scored by one program of `paged_scores`.
 SCORED_TOKENS = 128
 
 
@@ -49,7 +49,10 @@ def paged_attention(
     bias: Tensor | None = None,
     sink_tokens: int = 0,
 ) -> Tensor:
-    """Requests of one query each that the host knows of (`group.num_decodes`) go to a kernel of their own."""
+    """Run the decode kernel for the first `group.num_decodes` requests, the prefill kernel for the rest.
+
+    The first have one query each. With a `bias`, the reference implementation computes all.
+    """
     if bias is not None:
         return reference.paged_attention(q, cache, group, scale, causal, window, sinks, softcap, bias, sink_tokens)
     tokens, heads, channels = q.shape
@@ -75,7 +78,7 @@ def _decode(
     softcap: float | None,
     out: Tensor,
 ) -> None:
-    """The first `group.num_decodes` requests, which have one query each."""
+    """Write the attention of the first `group.num_decodes` requests, which have one query each, to `out`."""
     _, heads, channels = q.shape
     requests, kv_heads, device = group.num_decodes, cache.layout.group.num_kv_heads, q.device
     pages, tables, here = pages_of(cache), group.block_tables, card(q.device)
@@ -108,7 +111,7 @@ def _prefill(
     softcap: float | None,
     out: Tensor,
 ) -> None:
-    """The requests behind the first `group.num_decodes`, with any number of queries each."""
+    """Write the attention of the requests after the first `group.num_decodes`, with any number of queries, to `out`."""
     tokens, heads, channels = q.shape
     first, kv_heads = group.num_decodes, cache.layout.group.num_kv_heads
     shared = ceil_power(heads // kv_heads)
@@ -130,7 +133,7 @@ def _prefill(
 def paged_attention_weights(
     q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
 ) -> Tensor:
-    """As wide as the block tables: the host does not know the lengths."""
+    """Return probabilities [heads, queries, tokens], as wide as the block tables: the host knows no lengths."""
     if causal:
         return reference.paged_attention_weights(q, cache, group, scale, heads, causal)
     q = q if q.stride(-1) == 1 else q.contiguous()

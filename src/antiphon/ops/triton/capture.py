@@ -1,4 +1,4 @@
-"""CUDA graphs of what a function launches."""
+"""Capture of a function's kernel launches as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 
 
 def capture(run: Callable[[], Result], pool: Any) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """The launches of `run` on the current stream as a graph with memory of `pool`, and what `run` returns.
+    """Capture the launches of `run` on the current stream in a graph with memory of `pool`; return graph and result.
 
-    Nothing is computed. The kernels must have run once, so that they are compiled. The garbage collector rests: where
-    it frees pinned memory that the stream has copied, torch would record an event in the graph, and fail when it asks
-    later whether the event has passed.
+    Nothing is computed. The kernels must have run before, so that they are compiled. The garbage collector is off
+    meanwhile: if it freed pinned memory that the stream has copied, torch would record an event in the graph and fail
+    when it queries that event later.
     """
     graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
     torch.cuda.current_stream().synchronize()
@@ -27,7 +27,7 @@ def capture(run: Callable[[], Result], pool: Any) -> tuple[torch.cuda.CUDAGraph,
         try:
             result = run()
         except BaseException:
-            with suppress(RuntimeError):  # a capture that failed cannot be ended; why it failed is what counts
+            with suppress(RuntimeError):  # a failed capture cannot be ended; raise the original error
                 graph.capture_end()
             raise
         graph.capture_end()

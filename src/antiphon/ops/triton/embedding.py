@@ -1,4 +1,4 @@
-"""Rows of weights and of activations."""
+"""Embedding lookup, and gathering of rows of activations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.weights.weight import Weight
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
-    """Ids below 0 are padding and give zeros."""
+    """Return rows of the weight in fp32, times `scale`; ids below 0 are padding and give zeros."""
     table = form_of(weight, ids.device)
     if not isinstance(table, Tensor):
         return table.take(ids.contiguous(), scale)
@@ -27,7 +27,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def _gather(ids: Tensor, table: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    """table[ids] * scale."""
+    """Return table[ids] * scale in `dtype`; ids below 0 give zeros."""
     width = table.shape[1]
     out = torch.empty(len(ids), width, dtype=dtype, device=ids.device)
     if len(ids):

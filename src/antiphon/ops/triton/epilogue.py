@@ -1,4 +1,4 @@
-"""The end of a product that another kernel, or a library, has computed."""
+"""Epilogue of a product that a library or another kernel computed: bias, activation, gate and residual."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from antiphon.ops.triton.kernels.products.epilogue import finish_product
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.types import Activation
 
-#: Elements of a program: 16 for each of its threads, so that no two load the same.
+#: Elements per program: 16 for each of 128 threads, so that no two threads load the same element.
 _TILE_ELEMENTS = 2048
 
 
 def epilogue_constants(activation: Activation, bias: object | None, residual: object | None) -> dict[str, int]:
-    """What kernels are given of the end of a product."""
+    """Return the kernel constants that select the epilogue of a product."""
     return {
         "GATED": activation.endswith("_gate"), "ACTIVATION": NUMBERS[activation.removesuffix("_gate")],
         "BIAS": bias is not None, "RESIDUAL": residual is not None,
@@ -27,9 +27,10 @@ def finish_launch(
     y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, out: Tensor, rows: int,
     invariant: bool = False,
 ) -> Launch:  # fmt: skip
-    """activation(y + bias) + residual, in that order, for the first `rows` rows of `out`, which may be the residual.
+    """Return the launch of out = activation(y + bias) + residual for the first `rows` rows; `out` may be the residual.
 
-    `invariant`: multiplications and additions are not fused, as in the other kernels of batch-invariant mode.
+    With `invariant`, the compiler does not fuse multiplications with additions, as in the other kernels of
+    batch-invariant mode.
     """
     columns = out.shape[1]
     block = min(ceil_power(columns), 1024)
@@ -50,7 +51,7 @@ def finish(
     into: Tensor | torch.dtype,
     invariant: bool = False,
 ) -> Tensor:
-    """`finish_launch` into this tensor or a new one of this type, now."""
+    """Return activation(y + bias) + residual, in the tensor `into` or in a new tensor of the type `into`."""
     width = y.shape[1] // 2 if activation.endswith("_gate") else y.shape[1]
     out = into if isinstance(into, Tensor) else torch.empty(len(y), width, dtype=into, device=y.device)
     if out.numel():

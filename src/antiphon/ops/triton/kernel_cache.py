@@ -1,6 +1,6 @@
-"""Where compiled kernels are kept on disk: Triton's cache, in a folder of Antiphon's unless the user has named one.
+"""Triton's cache of compiled kernels on disk, in `ANTIPHON_HOME` unless the user names another folder.
 
-Files are written under another name and then renamed, so several processes may share it.
+Files are written under a temporary name and then renamed, so several processes may share the cache.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
 
 logger = logging.getLogger(__name__)
 
-#: In `ANTIPHON_HOME`.
+#: Folder of the cache in `ANTIPHON_HOME`.
 FOLDER = "kernels"
-#: In the cache: an empty file for each variant of a kernel that is there.
+#: Folder in the cache with an empty file for each compiled variant of a kernel.
 MARKS = "ahead"
 
 
 def use_kernel_cache() -> None:
-    """Have Triton keep kernels in `ANTIPHON_HOME`, unless TRITON_CACHE_DIR or TRITON_HOME says where.
+    """Set Triton's cache to a folder in `ANTIPHON_HOME`, unless TRITON_CACHE_DIR or TRITON_HOME is set.
 
-    Where that cannot be written, Triton's own default stays, with a warning. To be called before the first kernel.
+    Must be called before the first kernel. If the folder is not writable, log a warning and keep Triton's default.
     """
     hash_kernels()
     if not environment.triton_cache_is_chosen():
@@ -47,14 +47,14 @@ def _use_home() -> None:
 
 
 def cache_folder() -> Path:
-    """The folder that Triton uses; it need not exist."""
+    """Return Triton's cache folder, which may not exist yet."""
     return Path(knobs.cache.dir)
 
 
 class CompiledMarks:
-    """Which variants of kernels the cache has: asking Triton would compile them.
+    """Record of the variants in the cache; Triton cannot report whether it has a variant without compiling it.
 
-    A mark without a kernel costs time only: the kernel is compiled when it is read.
+    A mark without its kernel only costs time: the kernel is compiled when it is read.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -64,7 +64,7 @@ class CompiledMarks:
         return (self._folder / digest).exists()
 
     def add(self, digest: str) -> None:
-        """Failing to write is no error: the kernel is compiled again next time."""
+        """Mark a variant as compiled. A failed write is only logged: the kernel is compiled again next time."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._folder / digest, os.O_CREAT, 0o644))

@@ -1,4 +1,4 @@
-"""A kernel with its arguments, ready to be launched again and again."""
+"""Kernels and library calls with their arguments, ready to be launched repeatedly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Launch:
-    """A Triton kernel and its grid. `dependent`: it may start while the kernel before it still runs."""
+    """A Triton kernel with its grid, arguments and constants."""
 
     name: str
     kernel: Any
@@ -18,13 +18,14 @@ class Launch:
     constants: Mapping[str, Any]
     warps: int = 4
     stages: int = 1
+    #: Whether the kernel may start while the previous kernel still runs.
     dependent: bool = False
-    #: Bytes of weights that it reads, for reports.
+    #: Bytes of weights that the kernel reads, for reports.
     weight_bytes: int = 0
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """The constants and the options of the launch."""
+        """Keyword arguments of the launch: constants and Triton's options."""
         extra: dict[str, Any] = {"launch_pdl": True} if self.dependent else {}
         return {**self.constants, "num_warps": self.warps, "num_stages": self.stages, **extra}
 
@@ -34,7 +35,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Call:
-    """A library's product, or another call that a graph can capture."""
+    """A library's product, or another call that a CUDA graph can capture."""
 
     name: str
     function: Callable[..., object]
@@ -47,6 +48,6 @@ class Call:
 
 
 def run_now(launches: Iterable[Launch]) -> None:
-    """Launch kernels outside a step. One with PDL may start while the kernel before it still runs."""
+    """Launch kernels outside a step; a kernel with the constant PDL may start while the previous kernel still runs."""
     for launch in launches:
         replace(launch, dependent=bool(launch.constants.get("PDL")))()

@@ -1,4 +1,4 @@
-"""What a launch depends on: the card, its memory for kernels that work together, and the sizes of tiles by shape."""
+"""Properties of the GPU, counters for programs that work together, and tile sizes by shape."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Card:
-    """What kernels need to know of a device."""
+    """Properties of a GPU on which launches depend."""
 
     capability: int  # 90 for sm_90
     multiprocessors: int
 
     @property
     def dependent_launch(self) -> bool:
-        """Whether a kernel may start while the one before it still runs."""
+        """Whether a kernel may start while the previous kernel still runs."""
         return self.capability >= 90
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that a block may have, less a margin for what a compiler adds."""
+        """Bytes of shared memory available to a block, less a margin for what the compiler adds."""
         largest = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}  # in KiB
         return (largest.get(self.capability, 99) - 3) << 10
 
     @property
     def converts_fp8(self) -> bool:
-        """Whether e4m3 is a type of its instructions."""
+        """Whether the GPU has instructions that convert e4m3."""
         return self.capability >= 89
 
 
 @cache
 def card(device: torch.device) -> Card:
-    """The card of a CUDA device; what the interpreter imitates where it is the CPU."""
+    """Return the properties of a CUDA device; for the CPU, those that the interpreter imitates."""
     if device.type != "cuda":
         return Card(0, 4)
     properties = torch.cuda.get_device_properties(device)
     return Card(10 * properties.major + properties.minor, properties.multi_processor_count)
 
 
-#: Counters that a stream has from the first use on. Graphs hold their address, so that they should not be outgrown.
+#: Minimum counters per stream. CUDA graphs hold their address, so the first allocation should last.
 MIN_COUNTERS = 1 << 16
 
 _counters: dict[tuple[torch.device, int], Tensor] = {}
 
 
 def counters(device: torch.device, count: int) -> Tensor:
-    """At least `count` zeros (int32) for this stream's kernels to count with; a kernel leaves them zero."""
+    """Return at least `count` int32 zeros for kernels of the current stream; each kernel resets those that it uses."""
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     found = _counters.get((device, stream))
     if found is None or found.numel() < count:
@@ -64,22 +64,22 @@ def empty(device: torch.device, shape: Sequence[int], dtype: torch.dtype) -> Ten
 
 
 def ceil_power(value: int) -> int:
-    """The smallest power of two that is not less than `value`."""
+    """Return the smallest power of two that is not less than `value`."""
     return 1 << max(value - 1, 0).bit_length()
 
 
 def row_warps(width: int) -> int:
-    """Warps for a program that does one row of this width."""
+    """Return the warps of a program that computes one row of `width` elements."""
     return min(max(ceil_power(width) // 512, 1), 8)
 
 
 def norm_tile(rows: int, width: int) -> int:
-    """Rows of a program that normalises: one where there are few of them, else some thousands of elements."""
+    """Return the rows per program of a norm: 1 if there are fewer than 1024, otherwise about 2048 elements."""
     return 1 if rows < 1024 else max(1, 2048 // ceil_power(width))
 
 
 class FewRowsTile(NamedTuple):
-    """Columns of the result of a program, columns of the weight at a time, warps."""
+    """Tile of a product with few rows: result columns per program, weight columns per iteration, warps."""
 
     columns: int
     depth: int
@@ -87,7 +87,7 @@ class FewRowsTile(NamedTuple):
 
 
 def vector_tile(rows: int, inputs: int, outputs: int) -> FewRowsTile:
-    """Tiles for products of 1 to 4 rows, as measured for the shapes of 0.6B and 8B models."""
+    """Return the tile for a product of 1 to 4 rows, as measured for the shapes of 0.6B and 8B models."""
     depth = min(ceil_power(inputs), 1024 if rows == 1 else 256)
     if inputs <= 1024:
         return FewRowsTile(8 if outputs > 65536 else 4, depth, 2)
@@ -95,7 +95,7 @@ def vector_tile(rows: int, inputs: int, outputs: int) -> FewRowsTile:
 
 
 class QueryTile(NamedTuple):
-    """Queries of a program, tokens of keys and values at a time, warps, stages of the pipeline."""
+    """Tile of attention: queries per program, tokens of keys and values per iteration, warps, pipeline stages."""
 
     queries: int
     tokens: int
@@ -104,10 +104,10 @@ class QueryTile(NamedTuple):
 
 
 def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2) -> QueryTile:
-    """Tiles for chunks over pages.
+    """Return the tile for chunks over pages.
 
-    `shared` query heads (a power of two) use a key head, `queries` is the average of a chunk, `page_bytes` are those of
-    an element of the pages.
+    `shared` is the number of query heads per key head (a power of two), `queries` the average queries per chunk,
+    `page_bytes` the bytes of an element of the pages.
     """
     if dtype is torch.float32:
         return QueryTile(max(16, 32 // shared), 32, 4, 1)
@@ -120,25 +120,25 @@ def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float,
 
 
 def sequence_tile(dtype: torch.dtype, channels: int) -> QueryTile:
-    """Tiles for sequences without a cache."""
+    """Return the tile for sequences without a cache."""
     if dtype is torch.float32:
         return QueryTile(32, 32, 4, 1)
     return QueryTile(64, 64, 4, 2) if channels <= 128 else QueryTile(32, 32, 4, 2)
 
 
 def decode_tile(dtype: torch.dtype, channels: int, page_bytes: int = 2) -> QueryTile:
-    """Tiles for one query per request; `page_bytes` are those of an element of the pages."""
+    """Return the tile for one query per request; `page_bytes` are the bytes of an element of the pages."""
     if dtype is torch.float32:
         return QueryTile(1, 32, 2, 1)
     return QueryTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 and page_bytes > 1 else 4, 3)
 
 
 def decode_splits(on: Card, programs: int) -> int:
-    """Parts of the context that programs compute side by side, where there would be `programs` without."""
+    """Return the number of parts of the context, 1 to 8, that make `programs` programs enough to occupy the GPU."""
     return min(max(ceil_power(2 * on.multiprocessors // max(programs, 1) + 1) // 2, 1), 8)
 
 
 def joined_heads(heads: int, splits: int, channels: int, warps: int) -> int:
-    """How many of a key head's query heads a program combines at once: as many as 64 registers a thread hold."""
+    """Return how many query heads of a key head a program combines at once: as many as 64 registers per thread hold."""
     room = 64 * 32 * warps // (ceil_power(splits) * ceil_power(channels))
     return max(1, min(ceil_power(heads), 1 << max(room, 1).bit_length() - 1))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def multiply(x: Tensor, matrix: Tensor, out: Tensor) -> None:
-    """out [T, N] = x [T, K] · matrixᵀ [N, K], summed in fp32; `out` may be fp32 where x is not."""
+    """Compute out [T, N] = x [T, K] · matrixᵀ [N, K], summed in fp32; `out` may be fp32 where x is not."""
     if not x.is_cuda:
         out.copy_(x.float() @ matrix.float().t())
     elif out.dtype is x.dtype:
@@ -17,7 +17,7 @@ def multiply(x: Tensor, matrix: Tensor, out: Tensor) -> None:
 
 
 def product(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """x · matrixᵀ, stored in `dtype`; x is rounded to the matrix's type."""
+    """Return x · matrixᵀ in `dtype`; x is rounded to the matrix's type first."""
     out = torch.empty(len(x), len(matrix), dtype=torch.promote_types(matrix.dtype, dtype), device=x.device)
     multiply(x.to(matrix.dtype), matrix, out)
     return out.to(dtype)

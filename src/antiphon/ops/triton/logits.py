@@ -1,4 +1,4 @@
-"""Logit edits of all rows and counts of drawn tokens, without a word from the host about what is in the tensors."""
+"""Logit edits of all rows, and counts of sampled tokens; the host never reads what is in the tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.ops.logit_edits import LogitEditRows, TokenCounts, TokenLists
 from antiphon.ops.reference import logits as reference
 from antiphon.ops.triton.kernels.sampling.logit_edits import count_drawn, keep_typical, restrict_logits, shift_logits
 
-#: Tokens at a time of a program that goes through a row, and of one that goes through lists.
+#: Tokens per iteration of kernels that read whole rows, and of kernels that read lists of tokens.
 WIDE, NARROW = 4096, 512
 
 

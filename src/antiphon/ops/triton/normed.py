@@ -1,4 +1,4 @@
-"""Norms that the kernels around them compute: how a product reads one, and what it leaves for the next."""
+"""Norms fused into products: the norm that a product computes, and what a kernel writes for the next norm."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Normed:
-    """A norm that the product computes: x in fp32, or scaled already, with its sums of squares."""
+    """Norm that the kernel of a product computes.
+
+    Without `squares`, x is fp32 and the kernel computes the whole norm. Otherwise x was multiplied by `gain` already,
+    and the kernel divides by the root mean square, from `parts` partial sums of squares per row.
+    """
 
     x: Tensor
     gain: Tensor
     eps: float
-    squares: Tensor | None = None
+    squares: Tensor | None = None  # fp32 [parts, padded rows]
     parts: int = 0
 
 
 @dataclass(frozen=True)
 class NextNorm:
-    """What a kernel leaves for the norm after it: its result times `gain` in `scaled`, and sums of its squares."""
+    """Outputs that a kernel writes for the next norm: its result times `gain` in `scaled`, and sums of its squares."""
 
     gain: Tensor
     scaled: Tensor

@@ -1,4 +1,4 @@
-"""The backend's implementations of operations, by name."""
+"""Implementations of the backend's operations, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels are given of a layer's pages and of a step's requests."""
+"""Arguments of the attention kernels: a layer's pages, block tables, and tiles of queries."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _KEY = "triton"
 
 @dataclass(frozen=True)
 class Pages:
-    """One layer's regions of the arena, each as elements of its type with the offset at which a block's begins."""
+    """Regions of the arena that hold one layer, each in its element type, with the region's offset in a block."""
 
     keys: Tensor
     values: Tensor
     scales: Tensor  # fp16
-    balance: Tensor  # anything where keys are not balanced
+    balance: Tensor  # unused unless `balanced`
     balanced: bool
-    bases: tuple[int, int, int, int]  # keys, values, scales of keys, scales of values
+    bases: tuple[int, int, int, int]  # offsets in elements of keys, values, scales of keys, scales of values
 
     @property
     def element_bytes(self) -> int:
-        """Of the smaller type of keys and values."""
+        """Bytes of an element of keys or values, whichever is smaller."""
         return min(self.keys.element_size(), self.values.element_size())
 
     @property
     def regions(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """As kernels take them: keys, values, scales of both, balance."""
+        """Arguments of kernels: keys, values, scales of keys, scales of values, balance."""
         return self.keys, self.values, self.scales, self.scales, self.balance
 
 
 def _element(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The type that kernels are given: e4m3 is bytes to a card that has no instructions for it."""
+    """Return the type in which kernels read pages: uint8 for e4m3 on a GPU that cannot convert e4m3."""
     return torch.uint8 if dtype is torch.float8_e4m3fn and not card(device).converts_fp8 else dtype
 
 
 def pages_of(cache: LayerCache) -> Pages:
-    """The view of a layer's pages, made once."""
+    """Return the views of a layer's pages, which are created once."""
     found = cache.packed.get(_KEY)
     if found is None:
         layout, start = cache.layout, cache.key_offset
@@ -73,9 +73,10 @@ def store_launch(
     k: Tensor, v: Tensor, strides: Sequence[int], cache: LayerCache, slots: Tensor, tokens: int,
     gain: Tensor | None = None, eps: float = 0.0, table: Tensor | None = None, positions: Tensor | None = None,
 ) -> Launch:  # fmt: skip
-    """Store keys and values of `tokens` tokens. The strides are those of k by token and by head, then those of v.
+    """Return the launch that stores the keys and values of `tokens` tokens.
 
-    Keys are normalised if there is a `gain`, and rotated by their `positions` if there is a `table`.
+    `strides` are in elements: k by token and by head, then v by token and by head. With a `gain` keys are normalised;
+    with a `table` they are rotated by their `positions`.
     """
     pages, layout = pages_of(cache), cache.layout
     heads, channels = layout.group.num_kv_heads, layout.group.head_dim
@@ -92,7 +93,7 @@ def store_launch(
 
 
 def table_rows(group: GroupBatch) -> Tensor:
-    """The row of the block table of each request, int32 [R]."""
+    """Return each request's row of the block table, int32 [R]."""
     if group.rows is not None:
         return group.rows
     found = group.packed.get(_KEY)
@@ -103,10 +104,11 @@ def table_rows(group: GroupBatch) -> Tensor:
 
 
 def query_tiles(starts: Tensor, num_queries: int, tokens: int, first: int = 0) -> Tensor:
-    """int32 [tiles, 2]: request and first query of each tile of `tokens` queries; the last ones may be -1.
+    """Return int32 [tiles, 2]: request, and first query in the request's chunk, of each tile of `tokens` queries.
 
-    `starts` [R + 1] divides the queries among requests; those before `first` are left out, and `num_queries` are those
-    of the others. Nothing is read back: the list is as long as it may have to be.
+    `starts` [R + 1] divides the queries among requests. Requests before `first` are left out; `num_queries` counts the
+    queries of the others. The list is as long as it can get, so that nothing is read back; unused entries have request
+    -1.
     """
     requests = len(starts) - 1
     count = min(num_queries, num_queries // tokens + requests - first)
@@ -118,9 +120,10 @@ def query_tiles(starts: Tensor, num_queries: int, tokens: int, first: int = 0) -
 
 
 def group_tiles(group: GroupBatch, num_queries: int, tokens: int, first: int) -> Tensor:
-    """`query_tiles` of a group's step, made once for all layers that divide it in the same way.
+    """Return the `query_tiles` of a group's step, created once for all layers that divide the step in the same way.
 
-    Inference tensors have no version: where their contents change, a new `GroupBatch` is needed.
+    New contents of `query_start` are detected by its version. Inference tensors have no version: when their contents
+    change, a new `GroupBatch` is needed.
     """
     key = f"{_KEY} tiles {tokens}"
     starts = group.query_start

@@ -1,4 +1,4 @@
-"""Means over sequences, without a host round trip."""
+"""Means over sequences, whose lengths the host never reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMNS, _ROWS = 128, 32
 
 
 def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
-    """An empty sequence gives zeros."""
+    """Return the mean of each sequence's rows, fp32 [sequences, width]; zeros for an empty sequence."""
     x = x if x.stride(-1) == 1 else x.contiguous()
     width, sequences = x.shape[1], len(seq_start) - 1
     out = torch.empty(sequences, width, device=x.device)

@@ -1,4 +1,4 @@
-"""Products with weights: of few rows by one kernel, of many by cuBLAS and one kernel for what follows."""
+"""Products with weights: one kernel for few rows; for many, cuBLAS and a kernel for the epilogue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _quantised(
 
 
 def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """The type of a product between the library and the epilogue."""
+    """Return the type in which the library passes a product to the epilogue."""
     return torch.promote_types(matrix.dtype, dtype)
 
 
@@ -85,8 +85,10 @@ def adapted_linear(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Every adapter of the table is multiplied with every token, and its result kept where the token has it: the host
-    need not know the slots."""
+    """Compute `linear` with the adapter of each token; `slots` are the indices of the adapters, -1 for none.
+
+    Every adapter multiplies every token, and results for other tokens are masked: the host need not know the slots.
+    """
     if not adapters.layers:
         return linear(x, weight, bias, activation, residual, dtype)
     matrix = form_of(weight, x.device)
@@ -104,7 +106,7 @@ def adapted_linear(
 def add_adapters(
     y: Tensor, x: Tensor, adapters: AdapterTable, slots: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
-    """Add to y what the adapters in these slots make of x, with products x · matrixᵀ by `multiply`."""
+    """Add the output of each token's adapter to y; `multiply` computes x · matrixᵀ."""
     for slot, layer in adapters.layers.items():
         reduced = torch.where((slots == slot)[:, None], multiply(x, matrix_of(layer.down, x.device)), 0.0)
         for up in layer.ups:

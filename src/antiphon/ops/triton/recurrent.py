@@ -1,4 +1,4 @@
-"""LSTM layers over padded rows, without the packing that needs the lengths on the host."""
+"""LSTM layers over padded rows, without packed sequences, which need the lengths on the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lstm(
     out = torch.where(inside, _run(x, forward), 0.0)
     if backward is None:
         return out
-    # Each row's frames in reverse order; those beyond its length stay.
+    # Reverse each row's frames up to its length; padding stays at the end.
     mirrored = torch.where(frames < lengths, lengths - 1 - frames, frames)[:, :, None]
     reverse = _run(x.gather(1, mirrored.expand_as(x)), backward)
     reverse = reverse.gather(1, mirrored.expand_as(reverse))
@@ -36,14 +36,14 @@ def lstm(
 
 
 def _run(x: Tensor, weights: LSTMWeights) -> Tensor:
-    """One direction over all frames of x [B, T, I] → [B, T, hidden], from a state of zeros."""
+    """Return one direction over all frames, x [B, T, I] → [B, T, hidden], from a state of zeros."""
     zeros = x.new_zeros(1, len(x), weights.hidden.shape[1])
     parameters = _PARAMETERS.get(weights.input, lambda: _compact(weights))
     return torch.lstm(x, [zeros, zeros], parameters, True, 1, 0.0, False, False, True)[0]
 
 
 def _compact(weights: LSTMWeights) -> list[Tensor]:
-    """The parameters of a direction; copies in one piece of memory, as cuDNN reads them, where it computes."""
+    """Return the parameters of a direction; if cuDNN computes the layer, copies in the one buffer that cuDNN reads."""
     parameters = [weights.input, weights.hidden, weights.input_bias, weights.hidden_bias]
     if not (weights.input.is_cuda and torch.backends.cudnn.is_acceptable(weights.input)):
         return parameters

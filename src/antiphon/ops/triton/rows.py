@@ -1,4 +1,4 @@
-"""Norms, rotary embedding and changes of stored words. A row's result depends on that row alone."""
+"""Norms, rotary embedding and scattered writes of 32-bit words. A row's result depends on that row alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def layer_norm(
     together: int | None = None,
     centred: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`rms_norm` if not `centred`. A program does `together` rows; as suits their number if None."""
+    """Return the layer norm of x + residual, or the RMS norm if not `centred`, and the sum x + residual.
+
+    A program computes `together` rows; None chooses by the number of rows.
+    """
     shape, width = x.shape, x.shape[-1]
     if x.dim() > 3:
         x, residual = x.flatten(0, -2), None if residual is None else residual.expand(shape).flatten(0, -2)
@@ -56,7 +59,7 @@ def layer_norm(
 
 
 def _strides(x: Tensor) -> tuple[Tensor, int, int]:
-    """x with contiguous rows, and elements from row to row in its outer dimensions and in the one before the last."""
+    """Return x with contiguous rows, and the strides of its outer and inner dimension in elements; inner is 0 in 2D."""
     if x.dim() > 3 or x.stride(-1) != 1:
         x = x.contiguous()
     if x.dim() == 3:
@@ -70,7 +73,7 @@ def scatter_words(store: Tensor, changes: Tensor) -> None:
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:
-    if positions.dim() == 2:  # PyTorch's operations: each channel pair follows its own axis
+    if positions.dim() == 2:  # each channel pair follows its own axis, which the kernel does not support
         return reference.rotary(q, k, positions, table)
     q, k = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k))
     tokens, heads, channels = q.shape

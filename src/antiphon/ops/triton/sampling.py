@@ -1,4 +1,4 @@
-"""The token of each row of logits, without a sort and without a word from the host about the rows."""
+"""Sampling of a token from each row of logits, without a sort; the host never reads the rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[T
 
 
 def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
-    """int32 [R]: the likeliest token of greedy rows, a drawn one of the others."""
+    """Return int32 [R]: the likeliest token of each greedy row, a sampled token of each other row."""
     (count, vocabulary), device = logits.shape, logits.device
     drawn = torch.empty(count, dtype=torch.int32, device=device)
     if not count:
@@ -32,7 +32,7 @@ def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     temperature, top_k, top_p, min_p, seed = (
         column.contiguous() for column in (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.seed)
     )
-    index = rows.index.clone()  # the kernel counts it on, as it does in the rows of running requests
+    index = rows.index.clone()  # the kernel increments the index, as in the rows of running requests
     last, length = torch.zeros(2, count, dtype=torch.int32, device=device)
     columns = ChoiceColumns(temperature, top_k, top_p, min_p, seed, index, last, length)
     take = partial(empty, device)

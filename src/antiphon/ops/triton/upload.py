@@ -1,4 +1,4 @@
-"""`UploadRing`: bytes from mapped files to the card through a ring of pinned buffers."""
+"""`UploadRing`: copies bytes from mapped files to the GPU through a ring of pinned buffers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Buffers, each filled by a thread of its own while others are being sent.
+#: Number of buffers; each has a thread that fills it while other buffers are being sent.
 BUFFERS = 4
 BUFFER_BYTES = 16 << 20
 
 
 class UploadRing:
-    """Copies run in threads, in any order; `wait` returns when all that were asked for have ended.
+    """Asynchronous copies from CPU memory to a device, by threads and in any order.
 
-    What is copied must stay unchanged until then. The memory that is written may be used on any stream afterwards.
+    Sources must stay unchanged until `wait` returns; after that, targets may be used on any stream.
     """
 
     def __init__(self, device: torch.device, buffers: int = BUFFERS, buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -34,11 +34,11 @@ class UploadRing:
         self._allocated = torch.cuda.current_stream(device) if cuda else None
 
     def copy(self, source: Tensor, target: Tensor) -> None:
-        """Copy the bytes of `source`, on the CPU, to `target`; both are contiguous and have as many bytes."""
+        """Start to copy `source`, on the CPU, to `target`; both are contiguous and have the same number of bytes."""
         data, destination = source.reshape(-1).view(torch.uint8), target.reshape(-1).view(torch.uint8)
         if data.numel() != destination.numel():
             raise ValueError(f"{data.numel()} bytes do not fill {destination.numel()}")
-        # Memory that an allocator hands out may still be read by earlier work of the stream that it was freed on.
+        # The allocator may reuse memory that earlier work of this stream still reads: copies wait for that work.
         ready = None if self._allocated is None else self._allocated.record_event()
         for start in range(0, data.numel(), self._size):
             piece = slice(start, start + self._size)
@@ -60,7 +60,7 @@ class UploadRing:
             self._free.put((staging, stream))
 
     def wait(self) -> None:
-        """Return when every copy has ended; an error of one is raised."""
+        """Return when every copy has ended; raise the error of a copy that failed."""
         pending, self._pending = self._pending, []
         for future in pending:
             future.result()

@@ -1,4 +1,4 @@
-"""Weights on the card: quantised ones as they are, others as matrices of the type that it computes in."""
+"""Weights on the GPU: quantised weights keep their type, all others become matrices of the compute type."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TORCH_DTYPES, TYPE_OF_DTYPE, TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The key of a weight's matrix [rows, columns], or of its quantised form, among its packed forms.
+#: Key in `Weight.packed` of the matrix [rows, columns] or the quantised form on the GPU.
 MATRIX = "triton"
 #: Uploaded bytes after which the file's pages are released.
 RELEASE_BYTES = 1 << 30
 
 
 def form_of(weight: Weight, device: torch.device) -> Tensor | PreparedWeight:
-    """The weight as one matrix on the device, or as what it is there if it is quantised.
+    """Return the weight on the device: a matrix, or its quantised form.
 
-    A weight that was not prepared is decoded exactly: it keeps its type if all of it has one float type, else it
-    becomes fp32.
+    A weight that was not prepared is decoded exactly: to its own type if all parts share one float type, otherwise to
+    fp32.
     """
     matrix: Tensor | PreparedWeight | None = weight.packed.get(MATRIX)
     if matrix is None or matrix.device != device:
@@ -40,7 +40,7 @@ def form_of(weight: Weight, device: torch.device) -> Tensor | PreparedWeight:
 
 
 def matrix_of(weight: Weight, device: torch.device) -> Tensor:
-    """The weight as one matrix on the device; it is not quantised."""
+    """Return the weight as a matrix on the device; raise `UnsupportedError` if it is quantised there."""
     form = form_of(weight, device)
     if not isinstance(form, Tensor):
         raise UnsupportedError("a weight that is quantised on the GPU is needed as floats; load it without")
@@ -55,11 +55,11 @@ def prepare_weights(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
-    """Bring every weight to the device; the file's bytes are released.
+    """Upload every weight to the device and release the file's bytes; return the forms of all parts.
 
-    Weights of the quantised types that the kernels read stay so, floats become what `quantize` says, and all others
-    are matrices of `dtype`.
-    Without a device it is the current CUDA device (the CPU under the interpreter).
+    Weights of the quantised types that the kernels read keep their type. Float weights become the type that `quantize`
+    returns. All others, and floats for which it returns None, become matrices of `dtype`. The default device is the
+    current CUDA device, or the CPU under the interpreter.
     """
     if device is None:
         device = torch.device("cpu") if is_interpreted() else torch.device("cuda", torch.cuda.current_device())
@@ -68,7 +68,7 @@ def prepare_weights(
     with UploadRing(device) as ring:
         for weight in weights:
             if MATRIX in weight.packed:
-                continue  # two layers share it
+                continue  # shared with another layer
             target = quantize(weight)
             prepared = _quantised(weight, target, device, ring)
             if prepared is not None:
@@ -92,7 +92,7 @@ def prepare_weights(
 def _quantised(
     weight: Weight, target: TensorType | None, device: torch.device, ring: UploadRing
 ) -> PreparedWeight | None:
-    """The quantised form of a weight on the device, where it has one."""
+    """Return the weight's quantised form on the device, or None if the weight becomes floats."""
     if target is None and not can_prepare(weight):
         return None
     parts = []
@@ -101,13 +101,13 @@ def _quantised(
         ring.copy(part.data, data)
         parts.append(WeightPart(part.type, part.rows, data))
     ring.wait()
-    # Integers that a whole row shares a scale of are the CPU's; here blocks are as fast.
+    # I8, with one scale per row, is a type of the CPU; on the GPU blocks are as fast.
     target = TensorType.Q8_0 if target is TensorType.I8 else target
     return prepare_quantised(Weight(tuple(parts), weight.columns), device, target)
 
 
 def _quantised_forms(weight: Weight, target: TensorType | None, nbytes: int) -> list[WeightForm]:
-    """What became of the parts, each with its share of the bytes."""
+    """Return the form of each part, with the part's share of `nbytes` by rows."""
     forms, rows, before = [], 0, 0
     for part in weight.parts:
         rows += part.rows
@@ -131,7 +131,7 @@ def _float_forms(weight: Weight, dtype: torch.dtype) -> list[WeightForm]:
 
 
 def _matrix(weight: Weight, dtype: torch.dtype, device: torch.device, ring: UploadRing) -> Tensor:
-    """The weight decoded to `dtype`, when the ring has copied it."""
+    """Return the weight decoded to `dtype`; the contents are complete once `ring.wait` returns."""
     matrix = torch.empty(weight.rows, weight.columns, dtype=dtype, device=device)
     start = 0
     for part in weight.parts:

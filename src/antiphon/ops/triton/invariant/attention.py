@@ -26,7 +26,7 @@ def paged_attention(
     bias: Tensor | None = None,
     sink_tokens: int = 0,
 ) -> Tensor:
-    """Requests of one query and chunks go to the same kernel."""
+    """Compute attention over pages by the same kernel for decodes and chunks."""
     if bias is not None:
         raise UnsupportedError("batch-invariant mode has no attention with a bias on a GPU; use the device cpu")
     tokens, heads, channels = q.shape

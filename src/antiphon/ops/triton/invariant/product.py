@@ -31,7 +31,7 @@ def linear(
 
 
 def _matrix(weight: Weight, x: Tensor) -> Tensor:
-    """The weight as floats; a quantised one is in a buffer that the next call overwrites."""
+    """Return the weight as floats; a quantised weight is expanded into a buffer that the next call overwrites."""
     matrix = form_of(weight, x.device)
     return matrix if isinstance(matrix, Tensor) else matrix.expanded(workspace_of(x.device), rounded(x[:0]).dtype)
 
@@ -39,7 +39,7 @@ def _matrix(weight: Weight, x: Tensor) -> Tensor:
 def _product(
     x: Tensor, matrix: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """activation(x · matrixᵀ + bias) + residual; x is rounded to the matrix's type."""
+    """Return activation(x · matrixᵀ + bias) + residual; x is rounded to the matrix's type."""
     gated = activation.endswith("_gate")
     (rows, inputs), outputs = x.shape, len(matrix) // 2 if gated else len(matrix)
     out = torch.empty(rows, outputs, dtype=dtype, device=x.device)
@@ -65,7 +65,10 @@ def adapted_linear(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Every adapter of the table is multiplied with every token, and its result kept where the token has it."""
+    """Compute `linear` with the adapter of each token; `slots` are the indices of the adapters, -1 for none.
+
+    Every adapter multiplies every token, and results for other tokens are masked.
+    """
     if not adapters.layers:
         return linear(x, weight, bias, activation, residual, dtype)
     dtype = dtype or (x.dtype if residual is None else residual.dtype)

@@ -1,4 +1,4 @@
-"""Attention in a decode step: heads are normalised, rotated and stored, and attend, in one kernel."""
+"""Lowering of attention in a decode step: one kernel normalises, rotates and stores heads, and attends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.ops.triton.quantised.forms import BLOCK
 
 
 def parts_bytes(recording: Recording, rows: int, splits: int) -> int:
-    """At most what the parts of a context that several programs compute take, of any attention of the recording."""
+    """Return the maximum bytes that the parts of split contexts take in any attention of the recording."""
     if splits == 1:
         return 0
     heads = [i.q.shape for i in recording.instructions if isinstance(i, program.PagedAttentionInstruction)]
@@ -56,7 +56,7 @@ def _attention_after(step: StepBuilder, queries: Value) -> program.PagedAttentio
 
 
 def lower_attention(step: StepBuilder, i: program.PagedAttentionInstruction) -> None:
-    """Without a token to store: the keys of an encoder."""
+    """Lower attention that stores no token, such as attention to the keys of an encoder."""
     _attend(step, i, i.q, None, None, None, None, 0.0, None)
 
 
@@ -84,7 +84,7 @@ def _attend(
     tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
     is_stored = k is not None and step.chained_slots is not None
-    if k is not None and step.chained_slots is not None:  # in a kernel of its own: other rows attend to these tokens
+    if k is not None and step.chained_slots is not None:  # in its own kernel: other rows attend to these tokens
         new_k, new_v = (qkv.view(-1)[start:] for start in starts[1:])
         step.emit([
             store_launch(

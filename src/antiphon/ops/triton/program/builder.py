@@ -1,4 +1,4 @@
-"""`StepBuilder`: the launches of a decode step as they are written, and where its values are meanwhile."""
+"""`StepBuilder`: the launches of a decode step while they are collected, and the tensors of its values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Where the rows' blocks of a cache group are: row r's table begins at tables[r * stride]."""
+    """Block tables of a cache group: row r's table begins at tables[r * stride]."""
 
     tables: Tensor  # int32, flat
     stride: int
@@ -34,7 +34,7 @@ class GroupRows:
 
 @dataclass(frozen=True)
 class DecodeInputs:
-    """What a step reads: inputs of the recording by name, and the row of each table by batch index."""
+    """Inputs of a step: the recording's inputs by name, and each request's row of the block tables."""
 
     tensors: Mapping[str, Tensor]
     table_rows: Tensor  # int32 [rows]
@@ -42,15 +42,16 @@ class DecodeInputs:
 
 
 def padded_rows(rows: int) -> int:
-    """Rows that buffers have: tensor cores take 16 or more, and a power of two."""
+    """Return the rows to allocate; kernels on tensor cores need a power of two of at least 16."""
     if rows <= VECTOR_ROWS:
         return ceil_power(rows)
     return max(16, ceil_power(rows)) if rows <= ROW_PRODUCT_ROWS else rows
 
 
 class StepBuilder:
-    """For one step of `rows` requests. `index` is the instruction that is being lowered; those in `fused` are part of
-    others.
+    """Builder of the launches of one step of `rows` requests.
+
+    `index` is the instruction being lowered. Instructions in `fused` are computed by the launches of others.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class StepBuilder:
         card: Card,
         slots: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """With `slots`, by cache group, tokens of one request may stand in several rows: all are stored before any
-        attends.
+        """Start without launches; `slots` holds the slots of the rows' tokens by cache group.
+
+        With `slots`, several rows may hold tokens of one request: all are stored before any row attends.
         """
         self.recording, self.rows, self.splits = recording, rows, splits
         self.chained_slots = slots
@@ -75,11 +77,11 @@ class StepBuilder:
         self.padded = padded_rows(rows)
         self.readers = Readers(recording)
         self.launches: list[Launch | Call] = []
-        self.tensors: dict[int, Tensor] = {}  # by the value's id
+        self.tensors: dict[int, Tensor] = {}  # by id of the value
         self.normed: dict[int, Normed] = {}
-        #: Values that their writers left packed, by the value's id.
+        #: Tensors that their writers left packed, by id of the value.
         self.packed: dict[int, Tensor] = {}
-        #: A product whose residual the norm after it adds, and that residual, by the id of their sum.
+        #: Products whose residual the next norm adds, each with the residual, by id of the sum's value.
         self.sums: dict[int, tuple[Tensor, Traced]] = {}
         self.index = 0
         self.fused: set[int] = set()
@@ -88,24 +90,24 @@ class StepBuilder:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def take(self, value: Value, width: int, dtype: torch.dtype) -> Tensor:
-        """A tensor [padded rows, width] for a value."""
+        """Allocate the tensor [padded rows, width] of a value."""
         tensor = self.workspace.take((self.padded, width), dtype)
         self.tensors[id(value)] = tensor
         return self.hold(tensor, value)
 
     def hold(self, tensor: Tensor, value: Value) -> Tensor:
-        """Keep a tensor until the last reader of the value."""
+        """Keep a tensor allocated until the last reader of the value, and return the tensor."""
         self._held.setdefault(self.readers.last(value, self.index), []).append(tensor)
         return tensor
 
     def scratch(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """A tensor that only the present instruction uses."""
+        """Allocate a tensor that only the current instruction uses."""
         tensor = self.workspace.take(shape, dtype)
         self._held.setdefault(self.index, []).append(tensor)
         return tensor
 
     def extend(self, value: Value, until: Value) -> None:
-        """Keep a value that would be given back now until the last reader of another."""
+        """Keep a value's tensor, due to be freed, until the last reader of `until`."""
         kept = self.tensors[id(self.readers.origin(value))]
         for index, tensors in self._held.items():
             if any(tensor is kept for tensor in tensors):
@@ -115,8 +117,9 @@ class StepBuilder:
                 return
 
     def hand_over(self, value: Value, to: Value) -> bool:
-        """Let a value of the same shape and type take the memory of one that nothing reads after the present
-        instruction; false where something does.
+        """Give the memory of `value` to `to`, a value of the same shape and type.
+
+        Return False, and change nothing, if an instruction after the current one reads `value`.
         """
         tensor = self.tensors.get(id(value))
         held = self._held.get(self.index, [])
@@ -127,12 +130,12 @@ class StepBuilder:
         return True
 
     def release(self) -> None:
-        """Give back the memory of values that nothing reads after the present instruction."""
+        """Free the memory of values that no instruction after the current one reads."""
         for tensor in self._held.pop(self.index, ()):
             self.workspace.give_back(tensor)
 
     def tensor(self, traced: Traced) -> Tensor:
-        """The contents of a view, whose rows are those of its value."""
+        """Return the tensor of the value that `traced` is a view of; offset and strides of the view are not applied."""
         value = self.readers.origin(traced.value)
         if value.constant is not None:
             return value.constant
@@ -148,19 +151,19 @@ class StepBuilder:
         return self.tensor(traced)
 
     def side(self, tensor: Traced | None, otherwise: Tensor) -> Tensor:
-        """An operand that a kernel may not have; it is given something then, which it does not read."""
+        """Return an optional operand's tensor; without the operand, `otherwise`, which the kernel does not read."""
         return otherwise if tensor is None else self.tensor(tensor)
 
     def optional(self, tensor: Traced | None) -> Tensor | None:
-        """The contents of an operand that may be missing."""
+        """Return an optional operand's tensor, or None without the operand."""
         return None if tensor is None else self.tensor(tensor)
 
     def rows_of(self, value: Value) -> int:
-        """How many rows a value has that are not padding."""
+        """Return the number of rows of a value, without padding."""
         return self.rows
 
     def sum_of(self, residual: Traced, value: Value, width: int) -> Tensor:
-        """The fp32 tensor for the sum of a residual and something else."""
+        """Allocate the fp32 tensor of `value`, the sum of a residual and something else."""
         return self.take(value, width, torch.float32)
 
     def matrix(self, weight: Weight) -> Tensor | PreparedWeight:
@@ -173,7 +176,7 @@ class StepBuilder:
         return matrix
 
     def cast(self, x: Tensor) -> Tensor:
-        """In the compute type."""
+        """Return x in the compute type, converted into scratch memory if it has another type."""
         if x.dtype is self.compute_type:
             return x
         out = self.scratch(x.shape, self.compute_type)
@@ -189,10 +192,10 @@ class StepBuilder:
         self.emit([Launch(name, kernel, grid, arguments, constants, warps, stages, weight_bytes=weight_bytes)])
 
     def emit(self, launches: Sequence[Launch | Call]) -> None:
-        """Add launches.
+        """Add launches; kernels with PDL may start before the previous kernel has ended.
 
-        The first kernel waits for all before it, so that the others may read the step's inputs before they wait. A
-        kernel that has no PDL never waits for the one before it, so it must not start early.
+        The step's first kernel does not: it waits for all earlier work, so that later kernels may read the step's
+        inputs before they wait. A kernel without PDL never waits for the previous kernel, so it must not start early.
         """
         for launch in launches:
             if isinstance(launch, Launch) and launch.constants.get("PDL", False) and self.launches:

@@ -1,4 +1,4 @@
-"""The launches that draw a token for each row of logits and write it to the row."""
+"""Launches that sample a token from each row of logits and write it to the request's row."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from antiphon.ops.triton.kernels.sampling.choice import choose_tokens, survey_bl
 from antiphon.ops.triton.kernels.sampling.filters import GROUP
 from antiphon.ops.triton.launch import ceil_power
 
-#: Where rows have filters: tokens of a program that surveys the logits, and groups of tokens that one takes at a time.
-#: The block is the same for any number of rows, and so is the sum of a row's probabilities, to the last bit.
+#: With filters: tokens per program that surveys the logits, and groups of tokens per iteration. BLOCK is the same for
+#: any number of rows, so that the sum of a row's probabilities has the same bits in any batch.
 BLOCK, CHUNK = 1024, 32
 
 
 def plain_block(rows: int) -> int:
-    """Tokens of a program where no row has a filter: few, where there are not many programs."""
+    """Return the tokens per program when no row has a filter; few rows need small blocks for enough programs."""
     return 512 if rows <= 8 else 2048
 
 
 class Draw(Enum):
-    """What a step draws from its logits."""
+    """Sampling that a step does from its logits."""
 
-    NOTHING = "nothing"  # the caller does
-    PLAIN = "plain"  # the likeliest token, or one of all
+    NOTHING = "nothing"  # the caller samples
+    PLAIN = "plain"  # rows are greedy, or sample from all tokens
     FILTERED = "filtered"  # rows may have top-k, top-p and min-p
 
 
 @dataclass(frozen=True)
 class ChoiceColumns:
-    """The columns of rows that a draw reads and writes. Values of 64 bits are every `long_stride`, others every
-    `stride` elements.
+    """Columns of the requests' rows that sampling reads and writes.
+
+    Consecutive rows are `long_stride` elements apart in columns of 64-bit values, `stride` elements in the others.
     """
 
     temperature: Tensor
@@ -55,12 +56,12 @@ def choice_launches(
     take: Callable[[Sequence[int], torch.dtype], Tensor], filtered: bool, early: bool,
     chain: tuple[Tensor, Tensor] | None = None,
 ) -> list[Launch]:  # fmt: skip
-    """Draw for rows[:count] of the columns from logits[:count, :vocab_size], to drawn[:count] int32.
+    """Sample for rows[:count] of the columns from logits[:count, :vocab_size], into drawn[:count] (int32).
 
-    A negative row is padding. The tokens become the rows' last ones, and the rows grow by one. `take` gives memory that
-    keeps its content between the launches; `early` launches may start while the kernel before them still runs.
-    `chain` says which indices have a token of their own, and how far it is from their row's next one: their rows are
-    left as they are.
+    A negative row is padding. Each token becomes its row's last token, and the row grows by one. `take` allocates
+    memory that keeps its contents between the launches; `early` launches may start while the previous kernel still
+    runs. `chain` has, by batch index, a given token (-1: none) and the offset from the row's next position; rows with a
+    given token are not changed.
     """
     given, offsets = chain or (rows, rows)
     is_chained = chain is not None

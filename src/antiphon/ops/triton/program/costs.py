@@ -1,4 +1,4 @@
-"""What each launch of a decode step needs at least: bytes of weights, keys and values, and operations."""
+"""Minimum cost of each launch of a decode step: bytes of weights, keys and values, and operations."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.kernel_launch import Call, Launch
 
-#: The name of the launches that read pages, one for each attention of the recording, in its order.
+#: Name of the launches that read pages: one for each attention of the recording, in the same order.
 ATTENTION = "attention"
 
 
 @dataclass(frozen=True)
 class LaunchCost:
-    """Of one launch. Activations stay in the card's cache and are not counted, as in `program.floor`."""
+    """Cost of one launch. Activations stay in the GPU's cache and are not counted, as in `program.floor`."""
 
     bytes: float = 0.0
     macs: float = 0.0
 
     def seconds(self, limits: MachineLimits) -> float:
-        """The least time at these limits."""
+        """Return the minimum time at these limits."""
         return max(self.bytes / limits.bytes_per_second, self.macs / limits.macs_per_second)
 
 
 def launch_costs(
     recording: Recording, launches: Iterable[Launch | Call], rows: int, context: int
 ) -> Iterator[LaunchCost]:
-    """The cost of each launch of a step that gives each of `rows` sequences a token after `context` tokens."""
+    """Yield the cost of each launch of a step with one new token for each of `rows` sequences of `context` tokens."""
     attentions = (i for i in recording.instructions if isinstance(i, PagedAttentionInstruction))
     for launch in launches:
         if launch.name == ATTENTION:
@@ -43,7 +43,7 @@ def launch_costs(
 
 
 def _elements(launch: Launch | Call) -> int:
-    """Of the matrix that a product multiplies by."""
+    """Return the number of elements of the matrix in a product."""
     if isinstance(launch, Launch):
         return int(launch.constants["K"] * launch.constants["N"] * (2 if launch.constants["GATED"] else 1))
     x, *_, out = launch.arguments

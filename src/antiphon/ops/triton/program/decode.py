@@ -1,9 +1,9 @@
 """Lowering of a recorded forward to the kernels of a decode step: one new token for each of a fixed number of rows.
 
-A norm before a product disappears into it. Up to `VECTOR_ROWS` rows every program of the product computes the norm;
-up to `ROW_PRODUCT_ROWS` the kernel that writes the residual stream leaves it multiplied by the norm's weight, with the
-sums of its squares, and the product divides. Beyond, a kernel of its own adds the residual and normalises, and a
-library multiplies. Heads are normalised, rotated, stored and attend in one kernel.
+A norm before a product is fused into the product. Up to `VECTOR_ROWS` rows, every program of the product computes the
+norm. Up to `ROW_PRODUCT_ROWS`, the kernel that writes the residual stream also writes the stream times the norm's
+weight, and the sums of its squares; the product divides by the root mean square. With more rows, a separate kernel adds
+the residual and normalises, and a library multiplies. One kernel normalises, rotates and stores heads, and attends.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from antiphon.ops.triton.program.product_lowering import lower_linear
 from antiphon.ops.triton.quantised.launches import gather_launch
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
-#: The function that writes the launches of an instruction, by the instruction's class.
+#: Functions that add the launches of an instruction to a step, by the instruction's class.
 Lowerings = Mapping[type[Instruction], Callable[[Any, Any], None]]
 
 
 def lower(step: StepBuilder, lowerings: Lowerings | None = None) -> Tensor:
-    """Write the launches of the step, by these lowerings or those of a decode step. The tensor has the result when they
-    have run.
+    """Add the launches of all instructions to the step, and return the tensor that will hold the result.
+
+    Without `lowerings`, instructions are lowered as in a decode step.
     """
     recording, lowerings = step.recording, lowerings or _LOWERINGS
     for index, instruction in enumerate(recording.instructions):
@@ -79,7 +80,7 @@ def _lower_add(step: StepBuilder, i: program.AddInstruction) -> None:
 
 
 def _lower_gather(_: StepBuilder, __: program.GatherInstruction) -> None:
-    """Every row has logits: nothing to do."""
+    """Add nothing: in a decode step every row has logits."""
 
 
 _LOWERINGS: Lowerings = {

@@ -1,4 +1,4 @@
-"""`gather_early`: only the rows that have logits are computed where nothing else reads the others."""
+"""`gather_early`: rows without logits are not computed where nothing else reads them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Traced, Value
 
-#: Instructions of which a row of the result depends on that row of the operands alone.
+#: Instructions in which a row of the result depends only on that row of the operands.
 ROW_WISE = (program.LinearInstruction, program.NormInstruction, program.AddInstruction)
 
 
 def gather_early(recording: Recording) -> Recording:
-    """The same result, with the rows gathered before the last instructions that treat each row by itself.
+    """Gather rows before the last instructions that treat each row by itself; the result is the same.
 
-    In a decoder these are the last layer's after its attention. A recording that gathers rows more than once, or
-    never, is given back as it is.
+    In a decoder these are the last layer's instructions after attention. A recording that gathers rows more than once,
+    or never, is returned unchanged.
     """
     instructions = recording.instructions
     indices = [index for index, i in enumerate(instructions) if isinstance(i, program.GatherInstruction)]
@@ -35,7 +35,7 @@ def gather_early(recording: Recording) -> Recording:
     written = {id(value) for i in moved for value in i.writes()}
 
     def of(tensor: Traced) -> Traced:
-        """The gathered rows of an operand or a result."""
+        """Return the gathered rows of an operand or a result; gather them first if no moved instruction writes them."""
         if tensor.value.kind is not Kind.BUFFER:
             return tensor
         if id(tensor.value) not in renamed:
@@ -55,7 +55,7 @@ def gather_early(recording: Recording) -> Recording:
 def _movable(
     before: tuple[Instruction, ...], gather: program.GatherInstruction, later: list[Value]
 ) -> list[Instruction]:
-    """Instructions whose results only the gathering reads, or others of them."""
+    """Return row-wise instructions whose results are only read by the gathering, or by each other."""
     read_elsewhere = {id(value) for value in later}
     moved: list[Instruction] = []
     for instruction in reversed(before):
@@ -80,7 +80,7 @@ def _with_operands(instruction: Instruction, tensors: dict[str, Traced]) -> Inst
 
 
 def _is_whole(tensor: Traced) -> bool:
-    """Whether it is a constant of the model, or all of a value as rows."""
+    """Return whether a tensor is a constant of the model, or the whole of a two-dimensional value."""
     return tensor.value.kind is Kind.CONSTANT or (
         tensor.value.kind is Kind.BUFFER and tensor.dim() == 2 and not tensor.offset and tensor.is_contiguous()
     )

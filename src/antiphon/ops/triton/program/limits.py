@@ -1,4 +1,4 @@
-"""What a card can do at best: reading memory, and products of matrices."""
+"""Measured limits of a GPU: memory bandwidth, and the rate of matrix products."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 
 from antiphon.ops.program.profile import MachineLimits
 
-#: More than any cache holds.
+#: Maximum bytes read to measure bandwidth; more than any cache holds.
 READ_BYTES = 4 << 30
 SIDE = 8192
 WARM_UP, REPEATS = 3, 10
 
 
 def measure_card(device: torch.device) -> MachineLimits:
-    """By PyTorch's own operations: reductions in fp32, and a product in bf16. Takes under a second."""
+    """Measure bandwidth by reductions in fp32, and the product rate in bf16; takes under a second."""
     read_bytes = min(READ_BYTES, torch.cuda.mem_get_info(device)[0] // 4)
     values = torch.ones(read_bytes // 4, dtype=torch.float32, device=device)
     reading = min(seconds(values.sum), seconds(values.amax))
@@ -26,7 +26,7 @@ def measure_card(device: torch.device) -> MachineLimits:
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Of the fastest call, by the card's clock."""
+    """Return the time of the fastest of `REPEATS` calls, in seconds of the GPU's clock."""
     for _ in range(WARM_UP):
         function()
     return min(_timed(function) for _ in range(REPEATS))

@@ -1,4 +1,4 @@
-"""Norms in a decode step: inside the product after them, or a kernel of their own."""
+"""Lowering of norms in a decode step: fused into the next product, or a separate kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _is_plain(norm: program.NormInstruction) -> bool:
 
 
 def linear_row_tile(step: StepBuilder, i: program.LinearInstruction) -> RowTile | None:
-    """The tile of a product on tensor cores; None where the library is better."""
+    """Return the tile of a product on tensor cores, or None if the library computes the product."""
     gated = i.activation.endswith("_gate")
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
     tile = row_tile(step.padded, i.matrix.columns, columns, gated)
@@ -31,7 +31,7 @@ def linear_row_tile(step: StepBuilder, i: program.LinearInstruction) -> RowTile 
 
 
 def scaled_norm(step: StepBuilder, value: Value) -> program.NormInstruction | None:
-    """The norm whose products divide by the root mean square, if that is how this value is read."""
+    """Return the norm that reads `value` if all its products can divide by the root mean square, otherwise None."""
     if not VECTOR_ROWS < step.rows <= ROW_PRODUCT_ROWS:
         return None
     norms = [norm for norm in step.readers.norms_of(value) if _is_plain(norm)]
@@ -51,7 +51,7 @@ def _takes_scaled(step: StepBuilder, product: program.LinearInstruction) -> bool
 
 
 def leave_scaled(step: StepBuilder, norm: program.NormInstruction, width: int, parts: int) -> NextNorm:
-    """Where the writer of a value leaves what the products after its norm need."""
+    """Allocate what the writer of a norm's input writes for the products after the norm; fuse the norm."""
     gain = step.tensor(norm.gain)
     scaled = step.hold(step.workspace.take((step.padded, width), step.compute_type), norm.out.value)
     squares = step.hold(step.workspace.take((parts, step.padded), torch.float32), norm.out.value)
@@ -69,7 +69,7 @@ def lower_norm(step: StepBuilder, i: program.NormInstruction) -> None:
 
 
 def launch_norm(step: StepBuilder, i: program.NormInstruction, together: int, warps: int, early: bool) -> None:
-    """Write the kernel of a norm, whose programs do `together` rows; `early`: it may start before the last one ends."""
+    """Add a norm's kernel, with `together` rows per program; with `early` it may start before the previous one ends."""
     if i.x.dim() != 2:
         raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
     width, rows, origin = int(i.x.shape[-1]), step.rows_of(i.out.value), step.readers.origin(i.x.value)

@@ -1,4 +1,4 @@
-"""Rows of activations that a kernel leaves packed for the products of one row with block-quantised weights."""
+"""Activations that a kernel writes packed for products of one row with block-quantised weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
 
 def leave_packed(step: StepBuilder, value: Value, columns: int) -> Tensor | None:
-    """Where the writer of a value leaves it packed; None where something else than such products reads it.
+    """Return the tensor for a value's packed form, or None if anything but products of one packed row reads the value.
 
-    Attention does. A product does not: it would have to compute 32 columns in each program, which takes longer than the
-    kernel that packs its result.
+    Attention packs its result. A product does not: it would have to compute 32 columns in each program, which takes
+    longer than the kernel that packs its result.
     """
     if step.rows != 1 or columns % (BLOCK * GROUP):
         return None

@@ -1,4 +1,4 @@
-"""Products in a decode step, in one of three ways by the number of rows; see `decode`."""
+"""Lowering of products in a decode step, in one of three ways by the number of rows; see `decode`."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _library_product(
 
 
 def multiply_rows(step: StepBuilder, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
-    """Launch out = x · matrixᵀ by the library."""
+    """Add the library's product out = x · matrixᵀ to the step."""
     if not isinstance(matrix, Tensor):
         if not out.is_meta:
             step.emit(matrix.library_calls(x, out, workspace_of(out.device)))

@@ -1,8 +1,7 @@
 """Lowering of a recorded forward to the kernels of a step with chunks of prompts: many tokens of several requests.
 
-The library multiplies. One kernel adds a product to the residual stream and normalises, one does bias, activation and
-gate, one the norms, rotation and store of heads, one attention. What only rows with logits need is computed for them
-alone (`gather_early`).
+The library multiplies. Four kernels do the rest: residual and norm; bias, activation and gate; norms, rotation and
+store of heads; attention. What only rows with logits need is computed for these rows alone (`gather_early`).
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from antiphon.ops.triton.program.workspace import StepWorkspace
 from antiphon.ops.triton.quantised.launches import gather_launch
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
-#: Elements that a program of a row-wise kernel computes: 16 for each of its threads, so that no two load the same.
+#: Elements per program of a row-wise kernel: 16 for each of 128 threads, so that no two threads load the same element.
 TILE_ELEMENTS = 2048
 
 
 class PromptBuilder(StepBuilder):
-    """For one step of `tokens` tokens, of which `logits` rows have logits. `slots` are the tokens' by cache group."""
+    """Builder of a step of `tokens` tokens and `logits` rows of logits; `slots` are the tokens' by cache group."""
 
     def __init__(
         self, recording: Recording, tokens: int, logits: int, inputs: DecodeInputs, slots: Mapping[str, Tensor],
@@ -47,25 +46,25 @@ class PromptBuilder(StepBuilder):
         self.padded, self.slots = tokens, slots
         self.readers = Readers(recording, is_decode=False)
         self._sizes = {"T": tokens, "L": logits, "R": len(inputs.table_rows)}
-        #: Tiles of queries for attention, by the number of queries of a tile.
+        #: Tiles of queries for attention, by the number of queries per tile.
         self.tiles: dict[int, Tensor] = {}
 
     def rows_of(self, value: Value) -> int:
         return as_dim(value.shape[0]).value(self._sizes)
 
     def take(self, value: Value, width: int, dtype: torch.dtype) -> Tensor:
-        """A tensor [rows, width] for a value."""
+        """Allocate the tensor [rows, width] of a value."""
         tensor = self.workspace.take((self.rows_of(value), width), dtype)
         self.tensors[id(value)] = tensor
         return self.hold(tensor, value)
 
     def hold_for_first(self, tensor: Tensor, value: Value) -> Tensor:
-        """Keep a tensor until the first reader of the value."""
+        """Keep a tensor allocated until the first reader of the value, and return the tensor."""
         self._held.setdefault(self.readers.indices(value)[0], []).append(tensor)
         return tensor
 
     def sum_of(self, residual: Traced, value: Value, width: int) -> Tensor:
-        """The fp32 tensor for a sum that takes the place of its residual, if nothing else reads that later."""
+        """Return the fp32 tensor of a sum, which is the residual's if nothing reads the residual later."""
         tensor = self.tensors.get(id(residual.value))
         same = tensor is not None and tensor.dtype is torch.float32 and tensor.shape == (self.rows_of(value), width)
         if same and not residual.offset and self.hand_over(residual.value, value):
@@ -100,7 +99,7 @@ def _gather(step: PromptBuilder, name: str, ids: Tensor, table: Tensor, out: Ten
 
 
 def lower_linear(step: PromptBuilder, i: program.LinearInstruction) -> None:
-    """A product that is added to the residual stream before a norm is left to the norm's kernel."""
+    """Lower a product; if a norm follows the sum with the residual, the norm's kernel adds the residual."""
     x, matrix = step.cast(step.whole(i.x)), step.matrix(i.matrix)
     rows, wide = step.rows_of(i.out.value), i.matrix.rows
     gated = i.activation.endswith("_gate")
@@ -131,7 +130,7 @@ def lower_linear(step: PromptBuilder, i: program.LinearInstruction) -> None:
 
 
 def _is_normed(reader: Instruction | None, value: Value) -> bool:
-    """Whether a reader is a norm of the value alone."""
+    """Return whether a reader is a norm of the value without another residual."""
     return isinstance(reader, program.NormInstruction) and reader.x.value is value and reader.residual is None
 
 

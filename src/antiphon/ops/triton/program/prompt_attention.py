@@ -1,4 +1,4 @@
-"""Attention in a step with prompts: one kernel prepares and stores the heads, one attends to the pages."""
+"""Lowering of attention in a step with prompts: one kernel prepares and stores the heads, another one attends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from antiphon.ops.triton.program.prompt import PromptBuilder
 
 
 def _heads_of(step: PromptBuilder, heads: Traced) -> tuple[Tensor, int, int]:
-    """Heads [T, heads, channels] from the first one on, and elements from token to token and head to head;
-    channels lie side by side.
+    """Return the tensor of heads [T, heads, channels] from the first head on, and two strides in elements.
+
+    The strides are from token to token and from head to head; channels are contiguous.
     """
     tensor = step.tensor(heads)
     return tensor.view(-1)[heads.offset :], int(heads.strides[0]), int(heads.strides[1])
@@ -57,7 +58,7 @@ def lower_heads(step: PromptBuilder, i: program.HeadsInstruction) -> None:
 
 
 def _halves_fit(cache: LayerCache, channels: int) -> bool:
-    """Whether half of a head's channels can be stored by themselves: a scale of int8 pages is not for two halves."""
+    """Return whether half of a head can be stored separately: no scale of int8 pages may cover both halves."""
     scaled = torch.int8 in (cache.layout.key_dtype, cache.layout.value_dtype)
     return channels % 2 == 0 and (not scaled or channels // 2 % SCALE_CHANNELS.value == 0)
 
@@ -94,7 +95,7 @@ def lower_attention(step: PromptBuilder, i: program.PagedAttentionInstruction) -
 
 
 def _tiles(step: PromptBuilder, queries: int) -> Tensor:
-    """The list of tiles of so many queries, which the first layer that needs it makes for all."""
+    """Return the list of tiles of `queries` queries; the first layer that needs the list adds its kernel."""
     found = step.tiles.get(queries)
     if found is None:
         starts = step.inputs.tensors["query_start"]

@@ -1,4 +1,4 @@
-"""A step with chunks of prompts, from its packed words to the logits, as launches and as a CUDA graph."""
+"""A step with chunks of prompts, from its packed words to the logits, as launches that a CUDA graph can capture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from antiphon.ops.triton.program.prompt_attention import lower_attention, lower_
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import CompactWorkspace
 
-#: Tokens of a program that makes the inputs.
+#: Tokens per program of `prompt_inputs`.
 INPUT_BLOCK = 256
 
 _LOWERINGS: Lowerings = {
@@ -44,9 +44,10 @@ _LOWERINGS: Lowerings = {
 
 @dataclass(frozen=True)
 class PromptWords:
-    """What the host says of a step, int32: T tokens of R requests, of which L have logits.
+    """Description of a step by the host, int32: T tokens of R requests, of which L have logits.
 
-    A token of -1 is the last one of its row; -2 is none, and is stored nowhere. A request without tokens is padding.
+    Token -1 stands for the last token of its row; token -2 is padding and is not stored. A request without tokens is
+    padding.
     """
 
     tokens: Tensor  # [T]
@@ -55,19 +56,20 @@ class PromptWords:
     query_start: Tensor  # [R + 1]
     seq_lens: Tensor  # [R], the new tokens included
     rows: Tensor  # [R]
-    grown: Tensor  # [R]: tokens that the step computes
+    grown: Tensor  # [R], tokens of each request in the step
     logit_rows: Tensor  # [L]
 
 
 class LoweredPromptStep:
-    """The launches of a step that reads `words`. Their lengths are its size, whatever they hold."""
+    """Launches of a step that reads `words`; their lengths fix the step's size, their contents may change."""
 
     def __init__(
         self, recording: Recording, words: PromptWords, store: StepRows, pages: dict[str, int],
         memory: Tensor | None, compute_type: torch.dtype, card: Card,
     ) -> None:  # fmt: skip
-        """`pages` are the tokens of a block, by cache group. `recording` is the forward after `gather_early`. Without
-        memory the step only counts its `workspace_bytes`.
+        """Lower `recording`, the forward after `gather_early`; `pages` are the tokens per block by cache group.
+
+        Without `memory` the step cannot run, and only counts its `workspace_bytes`.
         """
         if store.cross:
             raise UnrecordableError("the states of an encoder have no kernel in a step with prompts")
@@ -91,7 +93,7 @@ class LoweredPromptStep:
         self.workspace_bytes = workspace.used
 
     def run(self) -> None:
-        """Launch every kernel by itself."""
+        """Launch all kernels one by one, without a CUDA graph."""
         for launch in self.launches:
             launch()
 

@@ -1,4 +1,4 @@
-"""`Readers`: who reads each value of a recording."""
+"""`Readers`: the instructions that read each value of a recording."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from antiphon.ops.program.traced import Value
 
 
 class Readers:
-    """In a decode step every row has logits, so gathering their rows gives the value itself, and the readers of a norm
-    may read what it is a norm of. Neither holds in a step with prompts.
+    """Instructions that read each value of a recording, by index.
+
+    In a decode step every row has logits, so a gathered value is the value itself, and products may read the input of a
+    norm in place of its result. Neither holds in a step with prompts.
     """
 
     def __init__(self, recording: Recording, is_decode: bool = True) -> None:
@@ -25,26 +27,26 @@ class Readers:
             if not (is_decode and isinstance(instruction, program.GatherInstruction)):
                 for value in instruction.reads():
                     self._indices.setdefault(id(self.origin(value)), []).append(index)
-        if recording.output is not None:  # read after the last instruction
+        if recording.output is not None:  # the caller reads it after the last instruction
             self._indices.setdefault(id(self.origin(recording.output)), []).append(len(recording.instructions))
 
     def origin(self, value: Value) -> Value:
-        """The value that holds the contents."""
+        """Return the value that holds the contents of this one."""
         while id(value) in self._aliases:
             value = self._aliases[id(value)]
         return value
 
     def indices(self, value: Value) -> list[int]:
-        """The numbers of the instructions that read it, in order."""
+        """Return the indices of the instructions that read a value, in order; one past the last is the caller."""
         return self._indices.get(id(self.origin(value)), [])
 
     def of(self, value: Value) -> list[Instruction | None]:
-        """The instructions that read it; None for the reader of the result."""
+        """Return the instructions that read a value, with None for the caller."""
         count = len(self._instructions)
         return [self._instructions[index] if index < count else None for index in self.indices(value)]
 
     def products_of(self, value: Value) -> list[program.LinearInstruction]:
-        """The products that read a value, if nothing else does."""
+        """Return the products that read a value, or an empty list if anything else reads it."""
         found = []
         for reader in self.of(value):
             if type(reader) is not program.LinearInstruction or self.origin(reader.x.value) is not self.origin(value):
@@ -56,7 +58,7 @@ class Readers:
         return [reader for reader in self.of(value) if isinstance(reader, program.NormInstruction)]
 
     def last(self, value: Value, now: int) -> int:
-        """The last reader, from instruction `now` on, through norms that only their readers compute."""
+        """Return the index of a value's last reader, at least `now`; readers of a fused norm read its input."""
         last = max([now, *self.indices(value)])
         for norm in self.norms_of(value) if self._is_decode else ():
             last = max(last, self.last(norm.out.value, now))

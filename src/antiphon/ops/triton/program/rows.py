@@ -1,4 +1,4 @@
-"""Where a step finds the state of its requests: one array of 32-bit words, a row for each request."""
+"""State of a step's requests: one array of 32-bit words, with a row for each request."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class StepRows:
-    """`words` int32 [rows, width]. The columns of a row are at the words `offsets`; `tables` give those of the
-    first entry of each cache group's block table. Seeds and output indices take two words, from an even number.
+    """Rows of requests in `words`, int32 [rows, width].
+
+    `offsets` are the words of a row at which its columns begin; `tables` those at which each cache group's block table
+    begins. Seeds and output indices take two words, of which the first has an even offset.
     """
 
     words: Tensor
@@ -30,7 +32,7 @@ class StepRows:
         return self.words.shape[1]
 
     def column(self, name: str, dtype: torch.dtype = torch.int32) -> Tensor:
-        """The array from the first row's value of a column on; the others follow every `width` words."""
+        """Return a flat view that starts at the first row's value of a column; rows follow every `width` words."""
         return self.words.view(-1)[self.offsets[name] :].view(dtype)
 
     def table(self, group: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""A decode step from the rows of its requests to their next tokens, as launches and as a CUDA graph."""
+"""A decode step, from the rows of its requests to their next tokens, as launches that a CUDA graph can capture."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from antiphon.ops.triton.program.workspace import StepWorkspace
 
 @dataclass(frozen=True)
 class StepMemory:
-    """What the steps of one model share, for up to `max_rows` requests; one step runs at a time."""
+    """Memory that the steps of one model share, for up to `max_rows` requests; one step runs at a time."""
 
-    rows: Tensor  # int32 [max_rows]: the row of each index of the batch, -1 for padding
-    given: Tensor  # int32 [max_rows]: of chained steps, the token at each index, -1 for its row's last
-    offsets: Tensor  # int32 [max_rows]: and how far it is from its row's next position
-    drawn: Tensor  # int32 [max_rows]: the tokens
+    rows: Tensor  # int32 [max_rows]: row of each batch index, -1 for padding
+    given: Tensor  # int32 [max_rows]: in chained steps, token of each index, -1 for the last token of its row
+    offsets: Tensor  # int32 [max_rows]: in chained steps, offset of the token from its row's next position
+    drawn: Tensor  # int32 [max_rows]: sampled tokens
     inputs: Tensor  # int32 [6, max_rows]
     counters: Tensor  # int32, zero between kernels
-    workspace: Tensor | None  # uint8; None: nothing runs
+    workspace: Tensor | None  # uint8; None if steps only count bytes
 
     @classmethod
     def allocate(cls, max_rows: int, workspace_bytes: int, num_counters: int, device: torch.device) -> StepMemory:
@@ -41,10 +41,10 @@ class StepMemory:
 
 
 class LoweredDecodeStep:
-    """The launches of a step of `count` tokens, in the order of `memory.rows`.
+    """Launches of a step of `count` tokens, in the order of `memory.rows`.
 
-    A chained step may have several tokens of a request: each has an index with its row, the token and its offset.
-    The rows of such tokens are not changed.
+    A chained step may have several tokens of a request, each at its own batch index with its row, the given token and
+    its offset. Rows of given tokens are not changed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LoweredDecodeStep:
         compute_type: torch.dtype, vocab_size: int, card: Card, draw: Draw = Draw.PLAIN,
         pages: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """A step with `pages`, the tokens of a block by cache group, is chained."""
+        """Lower the recording; with `pages`, the tokens per block by cache group, the step is chained."""
         self.count, self.splits = count, splits
         token_ids, positions, seq_lens, cross_lens, table_rows, adapters = memory.inputs.unbind(0)
         groups = {
@@ -105,12 +105,12 @@ class LoweredDecodeStep:
         self.workspace_bytes = workspace.used
 
     def variants(self) -> list[Variant]:
-        """The kernels that it launches."""
+        """Return the variants of all kernels that the step launches."""
         launches = [launch for launch in self.launches if isinstance(launch, Launch)]
         return [Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches]
 
     def run(self) -> None:
-        """Launch every kernel by itself."""
+        """Launch all kernels one by one, without a CUDA graph."""
         for launch in self.launches:
             launch()
 
@@ -126,7 +126,7 @@ def _choice_columns(store: StepRows) -> ChoiceColumns:
 
 
 def _growth(memory: StepMemory, length: Tensor, count: int, width: int, is_chained: bool) -> Launch:
-    """The launch after which every row is one token longer, where the tokens are drawn later."""
+    """Return the launch that makes every row one token longer, for steps whose caller samples."""
     constants = {"BLOCK": ceil_power(count), "CHAINED": is_chained}
     return Launch("grow", grow_rows, (1,), (memory.rows, memory.given, length, count, width), constants)
 
@@ -135,7 +135,7 @@ def step_bytes(
     recording: Recording, count: int, splits: int, store: StepRows, compute_type: torch.dtype, vocab_size: int,
     card: Card,
 ) -> int:  # fmt: skip
-    """Bytes of workspace that a step needs, whatever it draws."""
+    """Return the bytes of workspace that a step needs, with any kind of sampling."""
     empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
     memory = StepMemory(empty[0], empty[0], empty[0], empty[0], empty, empty[0], None)
     steps = (

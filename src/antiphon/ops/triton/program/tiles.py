@@ -1,18 +1,16 @@
-"""Tiles of the products of a decode step, by shape; found by timing on an H200."""
+"""Tiles of a decode step's products and attention, by shape; found by timing on an H200."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-#: Tiles of a weight: all may be loaded at once; one after another; the next while one is computed.
+#: Order in which a weight's tiles are loaded: all at once; one after another; the next while one is computed.
 UNROLLED, IN_TURN, AHEAD = range(3)
 
 
 @dataclass(frozen=True)
 class VectorTile:
-    """Of `vector_product`: columns of the result for a program, columns of the weight at a time, and how the tiles of
-    the weight follow each other.
-    """
+    """Tile of `vector_product`: result columns per program, weight columns per iteration, order of weight tiles."""
 
     columns: int
     depth: int
@@ -22,8 +20,9 @@ class VectorTile:
 
 @dataclass(frozen=True)
 class RowTile:
-    """Of `row_product`; `splits` programs share the depth of a product. `early`: the first tile of weights is loaded
-    before the kernel before has ended.
+    """Tile of `row_product`; `splits` programs share the depth of a product.
+
+    With `early`, the first tile of weights is loaded before the previous kernel has ended.
     """
 
     columns: int
@@ -36,8 +35,9 @@ class RowTile:
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """Of `decode_attention`: tokens at a time, and how many tiles are loaded ahead. `early`: the first tile is loaded
-    before the kernel before has ended.
+    """Tile of `decode_attention`: tokens per iteration, and the number of tiles loaded ahead.
+
+    With `early`, the first tile is loaded before the previous kernel has ended.
     """
 
     tokens: int
@@ -46,16 +46,16 @@ class AttentionTile:
     early: bool = False
 
 
-#: Rows up to which products are computed without tensor cores.
+#: Maximum rows of products that are computed without tensor cores.
 VECTOR_ROWS = 1
-#: Rows up to which our own kernels multiply; beyond, the library does.
+#: Maximum rows that our own kernels multiply; with more, the library multiplies.
 ROW_PRODUCT_ROWS = 64
-#: Columns of a result beyond which a product is the head's.
+#: Minimum columns of a product that is taken to be the language model head.
 HEAD_COLUMNS = 32768
 
 
 def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
-    """`depth` is the length of a row of the weight, `columns` their number."""
+    """Return the tile for a weight with `columns` rows of `depth` elements."""
     wide = 1 << (depth - 1).bit_length()
     if columns >= HEAD_COLUMNS:
         is_deep = depth > 2048 and depth % 512 == 0
@@ -74,9 +74,9 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
 
 
 def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None:
-    """None: no tile divides the shape, or the library is better.
+    """Return the tile of a product, or None if no tile divides the shape or the library is faster.
 
-    A product with few columns is divided in its depth too, so that its programs are at least 64.
+    A product with few columns is divided in its depth too, so that enough programs share its weights.
     """
     if rows > ROW_PRODUCT_ROWS or rows < 16:
         return None
@@ -105,7 +105,7 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
 
 
 def fitted(tile: RowTile, rows: int, gated: bool, shared_bytes: int, element_bytes: int = 2) -> RowTile:
-    """The tile with as many stages as fit the shared memory of a block; with shorter ones where not even two do."""
+    """Return the tile with as many stages as fit a block's shared memory, and less depth if not even two fit."""
     loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * element_bytes
     stages = min(tile.stages, shared_bytes // loaded + 1)
     if stages < 2 and tile.depth > 32:
@@ -114,12 +114,12 @@ def fitted(tile: RowTile, rows: int, gated: bool, shared_bytes: int, element_byt
 
 
 def _divisor(depth: int, most: int) -> int | None:
-    """The largest step of at most so many columns that divides a depth."""
+    """Return the largest of 256, 128, 64 and 32 that divides `depth` and is at most `most`, or None."""
     return next((step for step in (256, 128, 64, 32) if step <= most and depth % step == 0), None)
 
 
 def attention_tile(rows: int, shared: int, channels: int = 128, element_bytes: int = 2) -> AttentionTile:
-    """For so many requests, and query heads that share a key head."""
+    """Return the tile for `rows` requests and `shared` query heads per key head."""
     if channels > 128 or element_bytes > 2:
         return AttentionTile(32 if channels <= 256 and element_bytes == 2 else 16, 4, 1, early=rows == 1)
     if rows <= 8:

@@ -1,4 +1,4 @@
-"""Memory for the values of a step: a value whose last reader has been emitted leaves its memory to later ones."""
+"""Memory for the values of a step: once a value's last reader is lowered, later values reuse its memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT = 256
 
 
 class StepWorkspace:
-    """Ranges of one array of bytes. Without an array it only counts what a step would need."""
+    """Ranges of one array of bytes. Without an array, only counts the bytes that a step would need."""
 
     def __init__(self, memory: Tensor | None) -> None:
         self._memory = memory
@@ -36,11 +36,11 @@ class StepWorkspace:
         return tensor
 
     def give_back(self, tensor: Tensor) -> None:
-        """The tensor is read by nothing that follows."""
+        """Free a tensor that no later launch reads."""
         self._release(*self._ranges.pop(id(tensor)))
 
     def _reserve(self, size: int) -> int:
-        """Where so many bytes begin: a range of that size that was released, else the end."""
+        """Return the offset of `size` bytes: a released range of that size, otherwise the end."""
         if self._free[size]:
             return self._free[size].pop()
         start, self.used = self.used, self.used + size
@@ -51,14 +51,14 @@ class StepWorkspace:
 
 
 class CompactWorkspace(StepWorkspace):
-    """Ranges that were released are joined and divided, for steps whose values are large and of many sizes."""
+    """Workspace that joins and divides released ranges, for steps with large values of many sizes."""
 
     def __init__(self, memory: Tensor | None) -> None:
         super().__init__(memory)
-        self._gaps: list[tuple[int, int]] = []  # begin and end of each, in order
+        self._gaps: list[tuple[int, int]] = []  # begin and end of each gap, in order
 
     def _reserve(self, size: int) -> int:
-        """In the smallest gap that has room, else at the end, beginning with the gap before it if there is one."""
+        """Return an offset in the smallest gap with room, otherwise at the end, together with a gap before the end."""
         fitting = [(end - start, start, end) for start, end in self._gaps if end - start >= size]
         if fitting:
             _, start, end = min(fitting)

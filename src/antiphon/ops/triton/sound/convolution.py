@@ -1,7 +1,7 @@
-"""Convolutions by cuDNN, of frames where they lie: [B, T, C] is an image of one line whose channels come last.
+"""Convolutions by cuDNN, without moving frames: [B, T, C] is an image of one line whose channels come last.
 
-In 32 bits PyTorch's setting for cuDNN says whether factors are rounded to TF32. In 16 bits factors and results are
-fp16 and sums fp32: fp16 has as many bits as TF32, at twice the rate and half the bytes.
+In 32 bits, PyTorch's setting for cuDNN decides whether factors are rounded to TF32. In 16 bits, factors and results are
+fp16 and sums fp32: fp16 has as many mantissa bits as TF32, at twice the rate and half the bytes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def half_conv_transpose1d(
 
 
 def _kernel(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The weight as cuDNN reads it, made once: [outputs, inputs, 1, taps] with inputs last in memory."""
+    """Return the weight as cuDNN reads it, created once: [outputs, inputs, 1, taps] with inputs last in memory."""
     return _KERNELS.get(
         weight, lambda: weight[:, :, None].to(dtype).contiguous(memory_format=torch.channels_last), dtype
     )
@@ -88,7 +88,7 @@ def _kernel(weight: Tensor, dtype: torch.dtype) -> Tensor:
 def _convolve(
     x: Tensor, weight: Tensor, stride: int, padding: tuple[int, int], dilation: int, dtype: torch.dtype
 ) -> Tensor:
-    """x [B, T, C_in] → [B, T', C_out] in `dtype`, without bias."""
+    """Convolve x [B, T, C_in] → [B, T', C_out] in `dtype`, without bias."""
     before, after = padding
     if before != after:
         x, before = F.pad(x, (0, 0, before, after)), 0
@@ -107,14 +107,14 @@ def _transposed(
 
 def _operands(x: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     image, kernel = x.to(dtype).contiguous().transpose(1, 2)[:, :, None], _kernel(weight, dtype)
-    # Without a card the same factors are multiplied in fp32, as a card adds them up.
+    # On the CPU, multiply the same fp16 factors in fp32, since a GPU sums in fp32.
     return (image.float(), kernel.float()) if dtype is torch.float16 and not x.is_cuda else (image, kernel)
 
 
 def _channel_by_channel(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, output_padding: int
 ) -> Tensor:
-    """A transposed convolution of every channel by itself, tap by tap: libraries are slow at these."""
+    """Compute a transposed convolution of each channel by itself, tap by tap, since libraries are slow at these."""
     batch, frames, channels = x.shape
     taps = weight.shape[2]
     span = (frames - 1) * stride + 1
@@ -128,7 +128,7 @@ def _channel_by_channel(
 def _finished(
     y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """The end of a convolution in one kernel: bias, activation, residual, and the type of the result."""
+    """Add bias, apply the activation and add the residual in one kernel; return the result in `dtype`."""
     if bias is None and activation == "none" and residual is None:
         return y.to(dtype)
     beside = None if residual is None else residual.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""The adaptive norm: two readings of the frames and one writing, whatever follows it."""
+"""The adaptive norm with its activation, which reads the frames twice and writes them once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from antiphon.ops.triton.kernels.sound.frame_norm import LEAKY, NONE, SNAKE, nor
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.sound.convolution import half_type
 
-#: Frames and channels of a program: of moments, and of the result.
+#: Frames and channels per program: of the moments, and of the result.
 PART_FRAMES, PART_CHANNELS = 256, 32
 FRAMES, CHANNELS = 64, 64
-#: Parts that are combined at a time.
+#: Maximum parts combined per iteration.
 MAX_PARTS = 256
 
 

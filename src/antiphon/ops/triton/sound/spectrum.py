@@ -1,4 +1,4 @@
-"""Spectra of all rows at once, without their lengths on the host."""
+"""Spectra of all rows at once, whose lengths the host never reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
     bins, _, width = basis.shape
     half, batch = width // 2, len(source)
-    # The index of every sample of the mirrored rows; what is beyond a row's end is masked afterwards.
+    # Index of every sample of the mirrored rows; frames past a row's end are masked below.
     index = torch.arange(-half, source.shape[1] + half, device=source.device).abs()
     last = (lengths - 1)[:, None]
     mirrored = (last - (last - index).abs()).clamp(min=0)
