@@ -27,7 +27,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when they are used, so that the command line's help needs no tensor library."""
+    """Import public names on first use, so that the command line's help needs no tensor library."""
     if name not in _HOMES:
         raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """The number with thousands separated, and the noun in the singular for 1."""
+    """Return the number with thousands separators, and the noun, in the plural unless the number is 1."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""Packages and programs that a feature needs: importing them, and saying how to install one that is missing."""
+"""Optional packages and programs: importing them, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from antiphon.errors import MissingDependencyError
 
-#: What pip calls the packages of each extra in `pyproject.toml`.
+#: Packages of each extra in `pyproject.toml`, by pip's names.
 EXTRAS = {
     "microphone": ("sounddevice",),
     "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 }
-#: How to install a program with the usual package managers.
+#: Ways to install a program with the usual package managers.
 PROGRAMS = {"espeak-ng": "`apt install espeak-ng` (Debian, Ubuntu) or `brew install espeak-ng` (macOS)"}
 
 
 def install_hint(name: str) -> str:
-    """How to install a package, the packages of an extra, or a program. It works for an installation from source."""
+    """Return how to install a package, an extra's packages or a program; valid for source installations too."""
     if name in PROGRAMS:
         return f"install it with {PROGRAMS[name]}"
     packages = EXTRAS.get(name, (name,))
@@ -25,9 +25,9 @@ def install_hint(name: str) -> str:
 
 
 def import_dependency(module: str, purpose: str, name: str | None = None) -> Any:
-    """The module; a `MissingDependencyError` if it cannot be imported. `purpose` is what needs it ("encoding MP3").
+    """Import a module that `purpose` ("encoding MP3") needs, or raise `MissingDependencyError`.
 
-    `name` is the package or extra that has the module, where it is not called the same.
+    `name` is the package or extra that provides the module, if its name differs from the module's.
     """
     try:
         return importlib.import_module(module)

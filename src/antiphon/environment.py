@@ -29,7 +29,7 @@ DEFAULT_HUB_ENDPOINT = "https://huggingface.co"
 
 
 def home() -> Path:
-    """The folder that holds downloaded models; it need not exist yet. HomeError if it cannot be a folder."""
+    """Return the folder of downloaded models, which need not exist yet; raise HomeError if it cannot be a folder."""
     chosen = os.environ.get("ANTIPHON_HOME")
     path = Path(chosen).expanduser().absolute() if chosen else _platform_cache() / "antiphon"
     _require_folder(path, "ANTIPHON_HOME" if chosen else "the folder for models")
@@ -45,40 +45,40 @@ def _platform_cache() -> Path:
 
 
 def offline() -> bool:
-    """Whether downloads are forbidden for the whole process."""
+    """Return whether downloads are forbidden for the whole process."""
     return os.environ.get("ANTIPHON_OFFLINE", "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def config_file() -> Path | None:
-    """The configuration file of a server, if the environment names one."""
+    """Return the configuration file of a server that the environment names, or None."""
     chosen = os.environ.get("ANTIPHON_CONFIG")
     return Path(chosen).expanduser() if chosen else None
 
 
 def can_show_a_browser() -> bool:
-    """Whether a browser has a place for its window. Without one, Python's `webbrowser` may use the terminal."""
+    """Return whether a browser can open a window. Without a display, Python's `webbrowser` may use the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
 def option(variable: str) -> str | None:
-    """The value of a server's option; one that is set to nothing is not set."""
+    """Return the value of a server's option, or None if it is unset or empty."""
     return os.environ.get(variable) or None
 
 
 def inherited(names: Iterable[str]) -> dict[str, str]:
-    """Those of the variables that are set, for a process that gets no others."""
+    """Return the variables among `names` that are set, as the whole environment of a process."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def notify_socket() -> str | None:
-    """The address at which systemd takes messages about this service."""
+    """Return the address where systemd receives messages about this service, or None."""
     return os.environ.get("NOTIFY_SOCKET") or None
 
 
 def base_url() -> str | None:
-    """The server that commands use by default."""
+    """Return the URL of the server that commands use by default, or None."""
     return os.environ.get("ANTIPHON_BASE_URL", "").strip() or None
 
 
@@ -91,12 +91,12 @@ def admin_key() -> str | None:
 
 
 def hub_endpoint() -> str:
-    """The address of the model hub, without a slash at its end."""
+    """Return the address of the model hub, without a trailing slash."""
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_HUB_ENDPOINT).rstrip("/")
 
 
 def hub_cache() -> Path:
-    """The Hugging Face cache, where `huggingface_hub` looks for it; it need not exist."""
+    """Return the Hugging Face cache folder, as `huggingface_hub` finds it; it need not exist."""
     chosen = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     if not chosen:
         caches = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
@@ -105,12 +105,12 @@ def hub_cache() -> Path:
 
 
 def hub_is_off() -> bool:
-    """Whether `HF_HUB_OFFLINE` forbids every request to the model hub."""
+    """Return whether `HF_HUB_OFFLINE` forbids all requests to the model hub."""
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _require_folder(path: Path, name: str) -> None:
-    """HomeError if a file is where `path` or one of its parents has to be a folder."""
+    """Raise HomeError if `path` or one of its parents is a file, or may not be read."""
     for folder in (path, *path.parents):
         try:
             if folder.is_dir():
@@ -124,10 +124,10 @@ def _require_folder(path: Path, name: str) -> None:
 
 
 def interprets_triton() -> bool:
-    """Whether Triton's interpreter runs GPU kernels; Triton reads the variable when it is imported."""
+    """Return whether Triton's interpreter runs GPU kernels; Triton reads the variable when it is imported."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
 def triton_cache_is_chosen() -> bool:
-    """Whether the user has said where Triton keeps compiled kernels."""
+    """Return whether the user has set where Triton keeps compiled kernels."""
     return any(os.environ.get(name) for name in ("TRITON_CACHE_DIR", "TRITON_HOME"))

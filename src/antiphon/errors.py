@@ -1,26 +1,26 @@
-"""Errors that a user can cause. Each message names the thing at fault and carries the numbers."""
+"""Errors that a user can cause. Each message names the cause and has the numbers."""
 
 from __future__ import annotations
 
 
 class AntiphonError(Exception):
-    """Base of every error that Antiphon raises on purpose."""
+    """Base class of all errors that Antiphon raises on purpose."""
 
 
 class ModelNotFoundError(AntiphonError):
-    """A model name, path or hub reference that leads nowhere."""
+    """A model name, path or hub reference that does not exist."""
 
 
 class FetchError(AntiphonError):
-    """A download that could not be completed; nothing half-written is left behind."""
+    """A download that failed; it leaves no unverified file in the model folder."""
 
 
 class DownloadCancelledError(AntiphonError):
-    """A download that was ended on request; what was received completely is used by the next one."""
+    """A download that was cancelled on request; the next one reuses files that were complete."""
 
 
 class HomeError(AntiphonError):
-    """A folder for models that cannot be used: a file is in its place, or it may not be read or written."""
+    """A folder for models that cannot be used: it is a file, or it may not be read or written."""
 
 
 class CheckpointError(AntiphonError):
@@ -32,7 +32,7 @@ class UnsupportedError(AntiphonError):
 
 
 class UnrecordableError(UnsupportedError):
-    """A forward that cannot be taken down as a program: it does something outside the operations and views."""
+    """A forward that cannot be recorded as a program, because it does more than operations and views."""
 
 
 class TokenizerError(AntiphonError):
@@ -40,11 +40,11 @@ class TokenizerError(AntiphonError):
 
 
 class TemplateError(AntiphonError):
-    """A chat template that does not compile, or that refused the messages it was given."""
+    """A chat template that does not compile, or that rejects the messages."""
 
 
 class InvalidRequestError(AntiphonError):
-    """A request with arguments that make no sense."""
+    """A request with invalid arguments."""
 
 
 class UsageError(InvalidRequestError):
@@ -56,19 +56,19 @@ class ContextLengthError(InvalidRequestError):
 
 
 class TooManyTokensError(ContextLengthError):
-    """A text with more tokens than its caller allows. Of a long text, a lower bound is counted."""
+    """A text with more tokens than its caller allows. The count of a long text is a lower bound."""
 
     def __init__(self, num_tokens: int, limit: int, is_exact: bool = False) -> None:
         self.num_tokens = num_tokens
         self.limit = limit
-        #: For error messages: the count, or the limit if counting stopped beyond it.
+        #: Count for error messages, or the limit if counting stopped beyond it.
         self.is_exact = is_exact
         self.counted = str(num_tokens) if is_exact else f"more than {limit}"
         super().__init__(f"the text has {self.counted} tokens; {limit} are allowed")
 
 
 class OverloadedError(AntiphonError):
-    """More work than the engine agreed to hold; the caller may try again later."""
+    """More work than the engine accepts at once; the caller may try again later."""
 
 
 class MemoryBudgetError(AntiphonError):
@@ -88,7 +88,7 @@ class OutOfDeviceMemoryError(MemoryBudgetError):
 
 
 class MemoryBusyError(AntiphonError):
-    """A model for which there is no room now: the others are in use or pinned. The caller may try again later."""
+    """A model without room at present: other models are in use or pinned. The caller may try again later."""
 
 
 class ModelInUseError(AntiphonError):
@@ -100,7 +100,7 @@ class EngineError(AntiphonError):
 
 
 class DeviceError(EngineError):
-    """A device that failed so that this process cannot use it any more: the engine stops with it."""
+    """A device that failed and that this process can no longer use: the engine stops with it."""
 
 
 class AudioError(AntiphonError):
@@ -108,11 +108,11 @@ class AudioError(AntiphonError):
 
 
 class MissingDependencyError(AntiphonError):
-    """A package or program that this feature needs is not installed on this machine. Not the fault of a request."""
+    """A missing package or program that a feature needs on this machine. The request is not at fault."""
 
 
 def check_values(*checks: tuple[bool, str, object, str]) -> None:
-    """Reject the first value whose check does not hold. A check has that, the name, the value, and what it must be."""
+    """Reject the first value whose check fails. A check is (holds, name, value, what the value must be)."""
     for holds, name, value, wanted in checks:
         if not holds:
             raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processor_name() -> str:
-    """As the system reports it, else its architecture."""
+    """Return the processor's name as the system reports it, else its architecture."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

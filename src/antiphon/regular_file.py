@@ -1,4 +1,4 @@
-"""Opening regular files only: a FIFO, a socket or a device could block its reader for ever."""
+"""Opening of regular files only: a FIFO, a socket or a device could block its reader forever."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KINDS = (
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """Open a file to read its bytes. `OSError` if it is not a regular file; a FIFO without a writer does not block.
+    """Open a regular file to read bytes; raise `OSError` for other files, without blocking on a FIFO.
 
-    The type is that of the opened file: the path cannot be exchanged for another between check and use.
+    The type of the opened file is checked, so the path cannot be exchanged for another file after the check.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -36,11 +36,11 @@ def open_regular(path: Path | str) -> BinaryIO:
 
 
 def read_regular(path: Path | str) -> bytes:
-    """Return the bytes of a regular file. `OSError` as `open_regular` has it."""
+    """Return the bytes of a regular file; raise `OSError` like `open_regular`."""
     with open_regular(path) as stream:
         return stream.read()
 
 
 def read_regular_text(path: Path | str, encoding: str = "utf-8") -> str:
-    """Return the text of a regular file. Raises `OSError`, or `UnicodeDecodeError`."""
+    """Return the text of a regular file; raise `OSError` or `UnicodeDecodeError`."""
     return read_regular(path).decode(encoding)

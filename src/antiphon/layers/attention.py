@@ -16,7 +16,7 @@ from antiphon.weights.source import Source
 
 
 def split_heads(x: Tensor, counts: Sequence[int], head_dim: int) -> list[Tensor]:
-    """[T, sum(counts) * head_dim] → one view [T, count, head_dim] for each count."""
+    """Split [T, sum(counts) * head_dim] into a view [T, count, head_dim] per count."""
     heads = x.unflatten(-1, (-1, head_dim))
     return list(heads.split(list(counts), dim=1))
 
@@ -41,7 +41,7 @@ class SelfAttention(Module):
     ) -> None:
         *projections, out = names
         sizes = [num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim]
-        if len(projections) == 1:  # the checkpoint has them as one
+        if len(projections) == 1:  # the checkpoint stores them fused
             sizes = [sum(sizes)]
         self.qkv = Linear(source, projections, hidden, sizes, bias=qkv_bias)
         self.out = Linear(source, out, num_heads * head_dim, hidden, bias=out_bias)
@@ -93,7 +93,7 @@ class SelfAttention(Module):
 
 
 class CrossAttention(Module):
-    """A decoder's attention over the keys and values of encoder states, which are computed once."""
+    """A decoder's attention to the keys and values of encoder states, which are computed once."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class CrossAttention(Module):
         ops.store_kv(k, v, cache, batch.groups[cache.group])
 
     def probabilities(self, x: Tensor, batch: Batch, cache: LayerCache, heads: Sequence[int]) -> Tensor:
-        """Attention probabilities of the given heads over the states: [len(heads), T, longest]."""
+        """Return the attention probabilities of the given heads over the states: [len(heads), T, longest]."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim))
         return ops.paged_attention_weights(q, cache, batch.groups[cache.group], self.scale, heads)
 
@@ -129,7 +129,7 @@ class CrossAttention(Module):
 class EncoderAttention(Module):
     """Attention of every token to its whole sequence, without a cache.
 
-    With `rounds`, it is rounded to int8 where the products around it are.
+    With `rounds`, attention is rounded to int8 if the adjacent products are.
     """
 
     def __init__(

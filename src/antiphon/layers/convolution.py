@@ -12,9 +12,9 @@ from antiphon.weights.source import Source
 
 
 class Convolution(Halvable):
-    """A convolution of odd width that keeps the number of frames when its stride is 1.
+    """A convolution of odd width that keeps the number of frames if its stride is 1.
 
-    It may also be in 16 bits where the model computes in a 16-bit type.
+    If the model computes in a 16-bit type, it runs in 16 bits too.
     """
 
     is_narrow = False
@@ -58,7 +58,7 @@ class Convolution(Halvable):
 
 
 class TransposedConvolution(Halvable):
-    """A transposed convolution: `stride` frames for each input frame."""
+    """A transposed convolution that returns `stride` frames per input frame."""
 
     def __init__(
         self, source: Source, name: str, inputs: int, outputs: int, width: int, stride: int, *, groups: int = 1

@@ -17,7 +17,7 @@ from antiphon.weights.source import Source
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerSizes:
-    """The sizes that every transformer over tokens has."""
+    """Sizes common to all transformers over tokens."""
 
     vocab_size: int
     hidden_size: int
@@ -30,15 +30,13 @@ class TransformerSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(TransformerSizes):
-    """A decoder-only language model."""
-
     num_kv_heads: int
     head_dim: int
     rotary: RotaryConfig
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: bool = False
-    window: int | None = None  # tokens that a query sees, itself included
+    window: int | None = None  # tokens that a query attends to, including itself
 
 
 class DecoderLayer(Module):

@@ -1,4 +1,4 @@
-"""The pre-norm encoder block of PyTorch's `TransformerEncoderLayer`, by the names that it has there."""
+"""The pre-norm encoder block of PyTorch's `TransformerEncoderLayer`, with PyTorch's names."""
 
 from __future__ import annotations
 

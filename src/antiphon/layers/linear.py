@@ -15,7 +15,7 @@ from antiphon.weights.weight import Weight
 
 
 class Linear(Module):
-    """x [T, inputs] → [T, outputs]. Several names become one product with their rows end to end."""
+    """A product x [T, inputs] → [T, outputs]. Several names are fused into one product, with their rows in order."""
 
     def __init__(
         self,
@@ -32,25 +32,25 @@ class Linear(Module):
         self.weight = Weight.concatenate(source.weight(f"{name}.weight", (size, inputs)) for name, size in pairs)
         self.bias = torch.cat([self._bias(source, name, size) for name, size in pairs]) if bias else None
         self.activation: Activation = activation
-        #: The model's own names of the fused layers, with the number of rows of each, in order.
+        #: Model's own names of the fused layers, and the number of rows of each, in order.
         self.fused = tuple((source.full_name(name), size) for name, size in pairs)
-        #: The adapters of this layer, by slot.
+        #: Adapters of this layer, by slot.
         self.adapters = AdapterTable(self.weight.rows)
 
     @staticmethod
     def _bias(source: Source, name: str, size: int) -> Tensor:
-        """A layer's bias; zeros where one of several fused layers has none (Whisper's keys)."""
+        """Return a layer's bias, or zeros for a fused layer without bias (Whisper's keys)."""
         return source.tensor(f"{name}.bias", (size,)) if source.has(f"{name}.bias") else torch.zeros(size)
 
     def __call__(self, x: Tensor, residual: Tensor | None = None, adapters: Tensor | None = None) -> Tensor:
-        """`adapters` are the slots of the tokens' adapters, as in `Batch`."""
+        """Return the product plus residual; `adapters` are the slots of the tokens' adapters, as in `Batch`."""
         if adapters is None:
             return ops.linear(x, self.weight, self.bias, self.activation, residual)
         return ops.adapted_linear(x, self.weight, self.adapters, adapters, self.bias, self.activation, residual)
 
 
 class Embedding(Module):
-    """ids [T] → [T, width], times a constant scale."""
+    """An embedding ids [T] → [T, width], times a constant scale."""
 
     def __init__(self, source: Source, name: str, entries: int, width: int, scale: float = 1.0) -> None:
         self.weight = source.weight(f"{name}.weight", (entries, width))
@@ -60,7 +60,7 @@ class Embedding(Module):
         return ops.embed(ids, self.weight, self.scale)
 
     def inputs(self, batch: Batch) -> Tensor:
-        """The input of the first layer: the batch's embeddings if it has any, else those of its tokens."""
+        """Return the first layer's input: the batch's embeddings if it has any, else those of its tokens."""
         if batch.embeds is not None:
             return batch.embeds
         assert batch.token_ids is not None
@@ -68,9 +68,9 @@ class Embedding(Module):
 
 
 class Head(Module):
-    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has none for it.
+    """The output product over the vocabulary, with the embedding's weight if the checkpoint has none for it.
 
-    Logits are in 32 bits whatever the compute type is.
+    Logits have 32 bits for any compute type.
     """
 
     out_type: torch.dtype | None = None

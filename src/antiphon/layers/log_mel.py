@@ -1,4 +1,4 @@
-"""`LogMel`: the frames of `audio.mel.window_features`, for many windows at once on the model's device."""
+"""`LogMel`: the frames of `audio.mel.window_features`, for batches of windows on the model's device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from antiphon.layers.module import Module
 
 
 class LogMel(Module):
-    """Windows of samples at 16 kHz, each followed by zeros up to `num_samples` → [B, frames, mels].
+    """Windows of samples at 16 kHz, each zero-padded to `num_samples` → [B, frames, mels].
 
-    The spectrum is in 64 bits, as on the CPU: in 32, a loud band would drown a quiet one eight decades below. The bands
-    are too, because GPUs may round the factors of 32-bit products. Nothing is read back.
+    The spectrum has 64 bits, as on the CPU: in 32, a loud band would hide a quiet one eight decades below. So do the
+    bands, because GPUs may round the factors of 32-bit products. Nothing is copied to the host.
     """
 
     def __init__(self, num_mels: int, num_frames: int) -> None:

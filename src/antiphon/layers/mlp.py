@@ -11,7 +11,7 @@ from antiphon.weights.source import Source
 
 
 class GatedMLP(Module):
-    """down(activation(gate(x)) * up(x)) + residual, gate and up in one product."""
+    """down(activation(gate(x)) * up(x)) + residual, with gate and up fused."""
 
     def __init__(self, source: Source, hidden: int, intermediate: int, activation: Activation = "silu_gate") -> None:
         sizes = (intermediate, intermediate)

@@ -14,10 +14,10 @@ from antiphon.weights.weight import Weight
 
 
 class Module:
-    """Attributes that are modules, weights, tensors, or lists of these, form the tree."""
+    """A node of a tree, whose attributes that are modules, weights, tensors, or lists of these are its children."""
 
     def leaves(self) -> Iterator[Weight | Tensor]:
-        """Every distinct weight and tensor below this node, shared ones once."""
+        """Yield every weight and tensor below this node; shared ones once."""
         seen: set[int] = set()
         for leaf in _leaves(self):
             if id(leaf) not in seen:
@@ -25,7 +25,7 @@ class Module:
                 yield leaf
 
     def modules(self) -> Iterator[Module]:
-        """This node and every one below it."""
+        """Yield this node and every node below it."""
         yield self
         for child in vars(self).values():
             for node in child if isinstance(child, list | tuple) else [child]:
@@ -36,18 +36,18 @@ class Module:
         return (leaf for leaf in self.leaves() if isinstance(leaf, Weight))
 
     def place(self, device: torch.device) -> None:
-        """Move every tensor below this node to a device. Weights are not moved: `ops.prepare_weights` does that."""
+        """Move every tensor below this node to a device, except weights, which `ops.prepare_weights` moves."""
         _place(self, device, {})
 
     def set_compute_type(self, dtype: torch.dtype | None) -> None:
-        """Have this node give its results in the type that products take on the device; None: that of its input."""
+        """Set the type of this node's results to the type of products on the device; None: the type of its input."""
 
     def prepare(self) -> None:
         """Convert this node's own tensors to the form that kernels read, now instead of on first use."""
 
 
 class Halvable(Module):
-    """A module that can compute in 16-bit floats where `half` is set and the backend has kernels for it."""
+    """A module that computes in 16-bit floats if `half` is set and the backend has kernels for it."""
 
     half = False
 
@@ -63,14 +63,14 @@ def _leaves(value: object) -> Iterator[Weight | Tensor]:
             yield from _leaves(child)
 
 
-#: What may hold tensors, beside tensors themselves.
+#: Types of values that are tensors or may contain tensors.
 _HOLDERS = (Tensor, Module, list, tuple, dict, RotaryTable, LSTMWeights)
 
 
 def _place(value: Any, device: torch.device, placed: dict[int, tuple[object, object]]) -> Any:
-    """The value with its tensors on the device: modules, lists and dictionaries are changed, others made anew.
+    """Return the value with its tensors on the device; modules, lists and dictionaries are changed in place.
 
-    `placed` keeps what was met, so that what several nodes share is still shared.
+    `placed` maps values already seen to their results, so that shared values stay shared.
     """
     if not isinstance(value, _HOLDERS):
         return value

@@ -11,7 +11,7 @@ from antiphon.weights.source import Source
 
 
 class Norm(Module):
-    """What norms share: the type of their results on the model's device; None is that of their input."""
+    """Base of norms: the type of their results on the model's device; None: the type of their input."""
 
     out_type: torch.dtype | None = None
 
@@ -31,13 +31,11 @@ class RMSNorm(Norm):
         return ops.rms_norm(x, self.weight, self.eps, None, self.out_type)[0]
 
     def after(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """(norm(x + residual), x + residual)."""
+        """Return (norm(x + residual), x + residual)."""
         return ops.rms_norm(x, self.weight, self.eps, residual, self.out_type)
 
 
 class LayerNorm(Norm):
-    """Layer norm over the last dimension."""
-
     def __init__(self, source: Source, name: str, width: int, eps: float) -> None:
         self.weight = source.tensor(f"{name}.weight", (width,))
         self.bias = source.tensor(f"{name}.bias", (width,))

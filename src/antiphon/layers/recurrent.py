@@ -1,4 +1,4 @@
-"""A recurrent layer over padded frames."""
+"""Recurrent layers over padded frames."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from antiphon.layers.module import Module
 from antiphon.ops import LSTMWeights
 from antiphon.weights.source import Source
 
-#: ONNX's order of the gates is input, output, forget, cell; ours input, forget, cell, output.
+#: Index in ONNX's gate order (input, output, forget, cell) of each gate in ours (input, forget, cell, output).
 _GATES = (0, 2, 3, 1)
 
 
 class BidirectionalLSTM(Module):
-    """x [B, T, inputs] → [B, T, 2 * hidden], from weights in ONNX's layout."""
+    """A bidirectional LSTM x [B, T, inputs] → [B, T, 2 * hidden], from weights in ONNX's layout."""
 
     def __init__(self, source: Source, name: str, inputs: int, hidden: int) -> None:
         rows = 4 * hidden
@@ -33,6 +33,6 @@ class BidirectionalLSTM(Module):
 
 
 def _reordered(x: Tensor, hidden: int) -> Tensor:
-    """[2, 4 * hidden, …] with its blocks of rows in our order of the gates."""
+    """Return [2, 4 * hidden, …] with its blocks of rows in our order of gates."""
     blocks = x.unflatten(1, (4, hidden))
     return torch.cat([blocks[:, gate] for gate in _GATES], dim=1).contiguous()

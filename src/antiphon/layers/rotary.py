@@ -17,7 +17,7 @@ from antiphon.weights.config_values import number, section
 
 @dataclass(frozen=True)
 class Llama3Scaling:
-    """Llama 3's stretching of low frequencies."""
+    """Parameters of Llama 3's scaling of low frequencies."""
 
     factor: float
     low_frequency_factor: float
@@ -27,7 +27,7 @@ class Llama3Scaling:
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """What determines the frequencies of a head."""
+    """Parameters of a head's rotary frequencies."""
 
     head_dim: int
     theta: float = 10000.0
@@ -36,7 +36,7 @@ class RotaryConfig:
 
 
 def frequencies(config: RotaryConfig, divisors: Tensor | None = None) -> Tensor:
-    """Angle per position for each channel pair, fp32 [head_dim / 2]. `divisors` are a file's own per-pair factors."""
+    """Return the angle per position of each channel pair, fp32 [head_dim / 2]; `divisors` are a file's own factors."""
     exponent = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     inverse = 1.0 / (config.theta**exponent) / config.linear_factor
     if divisors is not None:
@@ -56,7 +56,7 @@ def frequencies(config: RotaryConfig, divisors: Tensor | None = None) -> Tensor:
 
 
 def rotary_table(inverse: Tensor, positions: int) -> RotaryTable:
-    """Cosines and sines for positions 0 to `positions`."""
+    """Return cosines and sines of positions 0 to `positions` - 1."""
     angles = torch.arange(positions, dtype=torch.float32)[:, None] * inverse[None, :]
     return RotaryTable(torch.cat([angles.cos(), angles.sin()], dim=-1))
 
@@ -82,7 +82,7 @@ def rotary_from_hf(config: Mapping[str, Any], head_dim: int) -> RotaryConfig:
 
 
 def rotary_from_gguf(metadata: Mapping[str, Any], architecture: str, head_dim: int) -> RotaryConfig:
-    """Translate the `rope.*` keys of a GGUF. Llama 3's factors come as a tensor instead (`rope_freqs.weight`)."""
+    """Translate the `rope.*` keys of a GGUF; Llama 3's factors are in a tensor instead (`rope_freqs.weight`)."""
     kind = metadata.get(f"{architecture}.rope.scaling.type", "none")
     factor = number(metadata, f"{architecture}.rope.scaling.factor", 1.0)
     if kind not in ("none", "linear"):

@@ -1,4 +1,4 @@
-"""BERT as an encoder of sentences: post-norm blocks, pooling as the checkpoint says. arXiv:1810.04805, 1908.10084.
+"""BERT as an encoder of sentences: post-norm blocks and the checkpoint's pooling. arXiv:1810.04805, 1908.10084.
 
 With a classifier of one label it is a cross-encoder, which scores pairs of texts. arXiv:1901.04085.
 """
@@ -87,11 +87,11 @@ class BertLayer(Module):
 
 
 class Bert(Model):
-    """Sentences laid end to end in, one vector each out."""
+    """A model from concatenated sentences to one vector each."""
 
     architectures = ("bert",)
     task = Task.EMBED
-    #: The stream between its layers is normalised, so it fits; bf16 would round it eight times as much.
+    #: Layer outputs are normalised, so fp16 has enough range; bf16 would round eight times as coarsely.
     preferred_type = torch.float16
     ignores: ClassVar[tuple[str, ...]] = ("*pooler.*", "cls.*", "*position_ids")
 
@@ -102,7 +102,7 @@ class Bert(Model):
         hidden, tree = config.hidden_size, source.at("embeddings")
         self.words = Embedding(tree, "word_embeddings", config.vocab_size, hidden)
         self.positions = Embedding(tree, "position_embeddings", config.max_positions, hidden)
-        # Every token of a single text has type 0.
+        # All tokens of a single text have type 0.
         self.token_type = tree.tensor("token_type_embeddings.weight", (config.type_vocab_size, hidden))[0]
         self.norm = LayerNorm(tree, "LayerNorm", hidden, config.norm_eps)
         self.layers = [BertLayer(source.at("encoder", "layer", index), config) for index in range(config.num_layers)]
@@ -137,18 +137,18 @@ class Bert(Model):
         return (TextEmbedding(owner="Bert", max_positions=self.max_positions, embed=self.embed),)
 
     def forward(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
-        """Last hidden states [T, hidden] of sequences seq_start [R + 1] laid end to end."""
+        """Return the last hidden states [T, hidden] of the concatenated sequences seq_start [R + 1]."""
         return self.encode(token_ids, positions, seq_start, self.token_type)
 
     def encode(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, types: Tensor) -> Tensor:
-        """Hidden states, where `types` [hidden] or [T, hidden] are the embeddings of the tokens' types."""
+        """Return hidden states; `types` [hidden] or [T, hidden] are the embeddings of the tokens' types."""
         x = self.norm(ops.add(ops.add(self.words(token_ids), self.positions(positions)), types))
         for layer in self.layers:
             x = layer(x, seq_start)
         return x
 
     def embed(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
-        """One vector [R, hidden] per sequence, pooled and normalised as the checkpoint says."""
+        """Return one vector [R, hidden] per sequence, pooled and normalised according to the checkpoint."""
         x = self.forward(token_ids, positions, seq_start)
         mean = self.config.pooling is Pooling.MEAN
         pooled = ops.segment_mean(x, seq_start) if mean else ops.gather_rows(x, seq_start[:-1])
@@ -156,9 +156,9 @@ class Bert(Model):
 
 
 class PairHead(Module):
-    """classifier(tanh(pooler(x))), with a sigmoid after it unless the checkpoint says otherwise.
+    """classifier(tanh(pooler(x))), then a sigmoid unless the checkpoint has none.
 
-    tanh(x) is 2 sigmoid(2x) - 1, and the constants are in the weights.
+    tanh(x) is 2 sigmoid(2x) - 1, with the constants folded into the weights.
     """
 
     def __init__(self, checkpoint: Checkpoint, source: Source, hidden: int) -> None:
@@ -180,7 +180,7 @@ class PairHead(Module):
 
 
 class BertCrossEncoder(Bert):
-    """Pairs of texts laid end to end in, one score each out."""
+    """A model from concatenated pairs of texts to one score each."""
 
     task = Task.SCORE
     ignores = ("cls.*", "*position_ids")
@@ -197,17 +197,17 @@ class BertCrossEncoder(Bert):
         return (TextEmbedding(owner, self.max_positions, self.first_states, takes_pairs=True, head=self.head),)
 
     def first_states(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, token_types: Tensor) -> Tensor:
-        """The last hidden state [R, hidden] of every pair's first token, which the head reads."""
+        """Return the last hidden state [R, hidden] of every pair's first token, which the head reads."""
         x = self.encode(token_ids, positions, seq_start, self.types(token_types))
         return ops.gather_rows(x, seq_start[:-1])
 
     def score(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, token_types: Tensor) -> Tensor:
-        """One score [R, 1] per pair."""
+        """Return one score [R, 1] per pair."""
         return self.head(self.first_states(token_ids, positions, seq_start, token_types))
 
 
 def _has_sigmoid(config: Any) -> bool:
-    """As sentence-transformers reads it: the name of a class, or nothing for a sigmoid."""
+    """Return whether scores get a sigmoid: sentence-transformers states a class name, by default Sigmoid."""
     own = config.get("sentence_transformers")
     name = own.get("activation_fn") if isinstance(own, dict) else config.get("sbert_ce_default_activation_function")
     kind = str(name or "Sigmoid").rpartition(".")[2]
@@ -217,7 +217,7 @@ def _has_sigmoid(config: Any) -> bool:
 
 
 def _sentence_head(config: Any) -> tuple[Pooling, bool]:
-    """Pooling and normalisation from sentence-transformers' files, which the loader merges under `sentence`."""
+    """Return pooling and normalisation from sentence-transformers' files, which the loader merges under `sentence`."""
     sentence = section(config, "sentence")
     pooling = Pooling.CLS if sentence.get("pooling_mode_cls_token") else Pooling.MEAN
     return pooling, bool(sentence.get("normalize", True))

@@ -1,4 +1,4 @@
-"""Gemma 3 (text): window and global layers in a pattern, four norms a block, query/key norm. arXiv:2503.19786."""
+"""Gemma 3 (text): window and global layers in a pattern, four norms per block, query/key norm. arXiv:2503.19786."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GEMMA_GGUF_NAMES = GGUF_NAMES | {
 
 GLOBAL_GROUP = "global"
 WINDOW_GROUP = "window"
-#: One layer in six attends globally, in every published size.
+#: Distance between global layers, in all published sizes.
 GLOBAL_EVERY = 6
 
 
@@ -48,7 +48,7 @@ class Gemma3Config(TransformerSizes):
     layer_is_global: tuple[bool, ...]
     global_rotary: RotaryConfig
     window_rotary: RotaryConfig
-    norm_offset: float  # what must be added to the stored norm weights
+    norm_offset: float  # added to the stored norm weights
 
 
 def _pattern(num_layers: int, every: int = GLOBAL_EVERY) -> tuple[bool, ...]:
@@ -90,7 +90,7 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
 def config_from_gguf(checkpoint: Checkpoint) -> Gemma3Config:
     keys = GGUFKeys(checkpoint)
     sizes, head_dim = keys.sizes(), keys.integer("attention.key_length")
-    # The 27B scales queries by hidden / heads instead of the head size; the file does not say so.
+    # The 27B model scales queries by hidden / heads instead of the head size, which the file does not state.
     query_width = sizes["hidden_size"] // sizes["num_heads"] if sizes["num_layers"] == 62 else head_dim
     return Gemma3Config(
         **sizes,
@@ -136,7 +136,7 @@ class Gemma3Layer(Module):
 
 
 class Gemma3(CausalLM):
-    """Two cache groups: `global` keeps every token, `window` only those that its layers still see."""
+    """Gemma 3 with two cache groups: `global` keeps every token, `window` only the tokens that its layers attend to."""
 
     architectures = ("gemma3", "gemma3_text")
 
@@ -155,7 +155,7 @@ class Gemma3(CausalLM):
             WINDOW_GROUP: rotary_table(frequencies(config.window_rotary), config.max_positions),
         }
         groups = [GLOBAL_GROUP if is_global else WINDOW_GROUP for is_global in config.layer_is_global]
-        #: Each layer's group and index in it.
+        #: Cache group of each layer, and the layer's index in it.
         self.cache_indexes = [(group, groups[:layer].count(group)) for layer, group in enumerate(groups)]
         self._counts = Counter(groups)
 

@@ -46,7 +46,7 @@ CACHE_GROUP = "self"
 
 
 class TransposedSource(Source):
-    """Hugging Face stores GPT-2's products as [inputs, outputs] and may put `transformer.` before every name."""
+    """A source for Hugging Face's GPT-2, which stores products as [inputs, outputs]."""
 
     def weight(self, name: str, shape: tuple[int, int]) -> Weight:
         if not name.startswith("c_"):

@@ -1,4 +1,4 @@
-"""Hibari: a small speech model distilled from Kokoro, ConvNeXt blocks over frames and a vocoder of pulses and noise."""
+"""Hibari: a small speech model distilled from Kokoro, with ConvNeXt blocks and a pulse-and-noise vocoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUM_BINS = WIDTH // 2 + 1
 NUM_SYMBOLS = 178
 NUM_HEADS = 2
 TEXT_KERNEL, FRAME_KERNEL = 5, 7
-#: Widths and depths: the text side of the decoder and of the prosody predictor, and how often each applies its layer.
+#: Width of the text side and the number of times its layer is applied, in the decoder and in the prosody predictor.
 DECODER_TEXT, PROSODY_TEXT = (128, 4), (192, 6)
 DECODER_SIZE, DECODER_BLOCKS, TEXT_BLOCKS = 256, 8, 2
 PROSODY_DILATIONS = (1, 2, 4, 8, 1, 2)
@@ -55,12 +55,12 @@ class ConvNextBlock(Module):
 
 
 class TextSide(Module):
-    """Phonemes → [T, size]."""
+    """Phonemes → states [B, T, size]."""
 
     def __init__(self, source: Source, size: int, repeats: int) -> None:
         self.embedding = Embedding(source, "emb", NUM_SYMBOLS, size)
         self.blocks = [ConvNextBlock(source.at("convs", n), size, TEXT_KERNEL, 2 * size) for n in range(TEXT_BLOCKS)]
-        self.layer = EncoderBlock(source.at("attn"), size, 2 * size, NUM_HEADS)  # applied several times
+        self.layer = EncoderBlock(source.at("attn"), size, 2 * size, NUM_HEADS)  # applied `repeats` times
         self.norm = LayerNorm(source, "norm", size, NORM_EPS)
         self.repeats = repeats
 
@@ -75,7 +75,7 @@ class TextSide(Module):
 
 
 class Hibari(Synthesizer):
-    """One voice. Weights are stored in 8 bits; where `precision` is "fast", products are computed in int8 too."""
+    """A speech model with one voice. Its weights have 8 bits; if `precision` is "fast", so have its products."""
 
     architectures = ("hibari",)
     stages = ("text", "prosody", "decoder", "waveform")
@@ -101,7 +101,7 @@ class Hibari(Synthesizer):
             for n, dilation in enumerate(PROSODY_DILATIONS)
         ]
         self.prosody_out = Convolution(prosody, "pro_out", text, 4, 1)
-        # Two values of pitch, then two of energy, for every frame: in Hz, and on the decoder's scale.
+        # Each frame has two values of pitch, in Hz, then two of energy, on the decoder's scale.
         scale = torch.tensor([PITCH_SCALE, PITCH_SCALE, ENERGY_SCALE * FEATURE_SCALE, ENERGY_SCALE * FEATURE_SCALE])
         assert self.prosody_out.bias is not None
         self.prosody_out.weight = self.prosody_out.weight * scale[:, None, None]
@@ -159,7 +159,7 @@ class Hibari(Synthesizer):
 
 
 def _noise(seed: int, frames: int) -> Tensor:
-    """Complex noise [bins, frames] that follows from the seed alone."""
+    """Return complex noise [bins, frames] that depends on the seed alone."""
     generator = np.random.default_rng(seed)
     values = generator.standard_normal((NUM_BINS, 2 * frames), dtype=np.float32)
     return torch.from_numpy(values.view(np.complex64))

@@ -1,4 +1,4 @@
-"""Words that no dictionary has: a small transformer from letters to phonemes, read out like CTC."""
+"""Pronunciation of words outside the dictionary: a small transformer from letters to phonemes, decoded as in CTC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUM_HEADS = 4
 
 
 class LetterToSound(DetectorModel):
-    """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
+    """A network from letters [T] to the likeliest phoneme in each of a few slots per letter, 0 for none."""
 
     architectures = ("letter-to-sound",)
     task = Task.PHONEMIZE
@@ -69,7 +69,7 @@ class LetterToSound(DetectorModel):
         return [self.pronounce(word) for word in inputs]
 
     def forward(self, letters: Tensor) -> Tensor:
-        """Scores [T * slots, classes] of a word's letters [T]."""
+        """Return scores [T * slots, classes] of a word's letters [T]."""
         seq_start = torch.tensor([0, len(letters)], dtype=torch.int32)
         x = ops.add(self.embedding(letters), self.position[: len(letters)])
         for layer in self.layers:
@@ -77,7 +77,7 @@ class LetterToSound(DetectorModel):
         return self.head(self.norm(x)).view(-1, self.num_classes)
 
     def pronounce(self, word: str) -> str | None:
-        """The phonemes of a word; None if it has no letter that the network knows."""
+        """Return the phonemes of a word, or None if it has no letter that the network knows."""
         ids = [self.letters[letter] for letter in word if letter in self.letters]
         out = []
         for start in range(0, len(ids), self.max_positions):

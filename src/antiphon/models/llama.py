@@ -16,7 +16,7 @@ from antiphon.weights.source import Source, TensorNames
 
 
 class Llama(DecoderModel):
-    """Plain pre-norm blocks. GGUF and llama2.c files store rotary pairs interleaved; their rows are reordered."""
+    """Llama's pre-norm blocks. GGUF and llama2.c files store rotary pairs interleaved; their rows are reordered."""
 
     architectures = ("llama", "mistral")
 
@@ -44,7 +44,7 @@ class Llama(DecoderModel):
 
 
 def interleaved_row_order(config: DecoderConfig) -> Callable[[str], Tensor | None]:
-    """By tensor name, the order of rows of a file that stores rotary pairs interleaved."""
+    """Return a function from tensor name to row order, for files that store rotary pairs interleaved."""
     orders = {
         "q_proj": half_split_order(config.num_heads, config.head_dim),
         "k_proj": half_split_order(config.num_kv_heads, config.head_dim),

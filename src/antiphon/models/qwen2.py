@@ -11,8 +11,6 @@ from antiphon.weights.checkpoint import Checkpoint
 
 
 class Qwen2(DecoderModel):
-    """Pre-norm blocks with QKV biases."""
-
     architectures = ("qwen2",)
 
     @classmethod

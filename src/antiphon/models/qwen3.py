@@ -11,8 +11,6 @@ from antiphon.weights.checkpoint import Checkpoint
 
 
 class Qwen3(DecoderModel):
-    """Pre-norm blocks with query/key norm and a head size of its own."""
-
     architectures = ("qwen3",)
 
     @classmethod

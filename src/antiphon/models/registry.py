@@ -1,4 +1,4 @@
-"""Which class implements which architecture: the files of this folder say so themselves, so a new one is one file."""
+"""Lookup of the class for an architecture. The files of this folder declare theirs, so a new one is one new file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from antiphon.weights.checkpoint import Checkpoint
 
 
 def model_class(architecture: str) -> type[Model]:
-    """Find the class whose `architectures` name this one; `UnsupportedError` lists all names."""
+    """Find the class whose `architectures` contain this name, or raise `UnsupportedError` with all known names."""
     stem = architecture.replace("-", "_")
-    # The file of the same name comes first, which usually spares importing the others.
+    # Try the file of the same name first, which usually avoids importing the others.
     for file in sorted(_files(), key=lambda file: not stem.startswith(file)):
         for cls in _models(file):
             if architecture in cls.architectures:
@@ -24,17 +24,17 @@ def model_class(architecture: str) -> type[Model]:
 
 
 def architectures() -> dict[str, type[Model]]:
-    """Every architecture and its class, by name; imports all models."""
+    """Return the class of every architecture by name; imports all models."""
     return {name: cls for file in _files() for cls in _models(file) for name in cls.architectures}
 
 
 def build_model(checkpoint: Checkpoint) -> Model:
-    """The model of a checkpoint, with every tensor taken; errors name what is missing, misshaped or unknown."""
+    """Build the model of a checkpoint; errors name tensors that are missing or have a wrong shape."""
     return model_class(checkpoint.architecture).from_checkpoint(checkpoint)
 
 
 def _files() -> dict[str, str]:
-    """The module of each file or folder of models; a folder's model is in its `model.py`."""
+    """Return the module of each file or folder of models; a folder's model is in its `model.py`."""
     found = pkgutil.iter_modules(antiphon.models.__path__)
     return {
         name: f"antiphon.models.{name}.model" if is_folder else f"antiphon.models.{name}"
@@ -44,7 +44,7 @@ def _files() -> dict[str, str]:
 
 
 def _models(file: str) -> Iterator[type[Model]]:
-    """The classes of a file that state architectures of their own, not those of the class that they inherit from."""
+    """Yield the classes of a file that declare `architectures` themselves instead of inheriting them."""
     for value in vars(import_module(_files()[file])).values():
         if isinstance(value, type) and issubclass(value, Model) and "architectures" in vars(value):
             yield value

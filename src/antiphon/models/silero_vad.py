@@ -1,7 +1,7 @@
-"""Silero VAD: speech or not, every 32 ms. A short-time spectrum, four convolutions and one LSTM.
+"""Silero VAD: the probability of speech every 32 ms, from a short-time spectrum, four convolutions and an LSTM.
 
-Before the LSTM chunks are independent, so all chunks of all streams go through those layers in one batch. There each
-convolution, over the four spectra of a chunk, is one matrix with zeros outside its kernel.
+Up to the LSTM, chunks are independent, so all chunks of all streams go through these layers in one batch. Each
+convolution there, over the four spectra of a chunk, is a matrix with zeros outside its kernel.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from antiphon.weights.source import Source
 from antiphon.weights.weight import Weight
 
 HIDDEN = 128
-SPECTRA = 4  # of a chunk
-#: Points of the spectrum → sample rate.
+SPECTRA = 4  # per chunk
+#: Sample rates in Hz by number of points of the spectrum.
 RATES = {256: 16_000, 128: 8_000}
-_BLOCK_CHUNKS = 1024  # chunks of all streams in one pass
-#: Streams of different lengths are computed together up to the end of the shortest, or this many chunks of each.
+_BLOCK_CHUNKS = 1024  # of all streams in one pass
+#: Minimum chunks of a pass over streams of different lengths, which otherwise ends with the shortest.
 _MIN_TOGETHER = 8
-#: A chunk with a lower probability of speech counts towards `VoiceState.restart_chunks`.
+#: Chunks with a lower probability of speech count towards `VoiceState.restart_chunks`.
 QUIET_PROBABILITY = 0.25
 
 Floats = NDArray[np.float32]
 
 
 class ChunkConvolution(Module):
-    """A convolution of width 3 with ReLU over the few frames of a chunk, as one product: [N, frames * inputs] →
-    [N, outframes * outputs]."""
+    """A convolution of width 3 with ReLU over the few frames of a chunk, as one matrix product.
+
+    It maps [N, frames * inputs] to [N, output frames * outputs].
+    """
 
     def __init__(self, source: Source, name: str, inputs: int, outputs: int, frames: int, stride: int = 1) -> None:
         taps = source.tensor(f"{name}.weight", (outputs, inputs, 3))
@@ -65,16 +67,16 @@ class VoiceState:
 
     context: Floats  # the end of the last chunk
     rest: Floats  # samples that do not fill a chunk yet
-    hidden: Tensor  # [2, HIDDEN]: the LSTM's output and cell
-    restart_chunks: int | None = None  # consecutive chunks without speech after which the LSTM begins anew
-    num_quiet: int = 0  # chunks without speech since the last one with speech, or since the LSTM began anew
+    hidden: Tensor  # [2, HIDDEN]: output and cell of the LSTM
+    restart_chunks: int | None = None  # consecutive chunks without speech after which the LSTM restarts
+    num_quiet: int = 0  # chunks without speech since the last speech or restart of the LSTM
 
     def until_restart(self, count: int) -> int:
-        """Number of the next `count` chunks that come before the LSTM may begin anew."""
+        """Return how many of the next `count` chunks to compute before the LSTM may restart."""
         return count if self.restart_chunks is None else min(count, self.restart_chunks - self.num_quiet)
 
     def advance(self, hidden: Tensor, probabilities: Floats) -> None:
-        """Take the LSTM's state after chunks up to `until_restart`, or begin it anew."""
+        """Store the LSTM's state after chunks up to `until_restart`, or restart the LSTM."""
         self.hidden = hidden
         if self.restart_chunks is None:
             return
@@ -87,7 +89,7 @@ class VoiceState:
 
 @dataclass(frozen=True)
 class VoiceInput:
-    """New samples of a stream. With `final` they are its last: an incomplete chunk is padded with silence."""
+    """New samples of a stream. If they are `final`, an incomplete chunk is padded with silence."""
 
     samples: Floats
     state: VoiceState
@@ -95,7 +97,7 @@ class VoiceInput:
 
 
 class SileroVAD(DetectorModel):
-    """Chunks of sound in, the probability of speech in each out."""
+    """A detector from chunks of sound to the probability of speech in each."""
 
     architectures = ("silero-vad",)
     task = Task.VOICE_ACTIVITY
@@ -106,7 +108,7 @@ class SileroVAD(DetectorModel):
         self.rate = RATES[window]
         self.hop = window // 2
         self.chunk = 2 * window  # samples
-        self.context = window // 4  # samples of the chunk before that are seen again
+        self.context = window // 4  # samples of the previous chunk that are read again
         bins = window // 2 + 1
         self.bins = bins
         basis = source.tensor("stft_conv.weight", (2 * bins, 1, window))
@@ -157,32 +159,32 @@ class SileroVAD(DetectorModel):
         return self.chunk / self.rate
 
     def initial_state(self, restart_seconds: float | None = None) -> VoiceState:
-        """The state of a stream that has not begun.
+        """Return the state of a stream that has not begun.
 
-        After long loud noise the LSTM misses the speech that follows. With `restart_seconds` it begins anew whenever
-        no speech was heard for that many seconds.
+        After long loud noise the LSTM misses the following speech. With `restart_seconds`, it restarts whenever no
+        speech was detected for that many seconds.
         """
         empty = np.zeros(0, np.float32)
         chunks = None if restart_seconds is None else max(1, round(restart_seconds / self.chunk_seconds))
         return VoiceState(np.zeros(self.context, np.float32), empty, torch.zeros(2, HIDDEN), chunks)
 
     def features(self, chunks: Tensor) -> Tensor:
-        """Return what the LSTM reads, [B, N, HIDDEN], of chunks [B, N, 5 * hop].
+        """Return the LSTM's inputs [B, N, HIDDEN] for chunks [B, N, 5 * hop].
 
-        A chunk is its context, its own samples, and as many again as its context mirrored. One hop of memory must
-        follow the chunks, of any value.
+        A chunk is its context, its own samples, and the mirrored end of these, as long as the context. One hop of
+        readable memory, of any values, must follow the chunks.
         """
         rows, count, _ = chunks.shape
-        # Five spectra a chunk, one hop apart: of each chunk the fifth would reach into the next and is left out.
+        # Take five spectra per chunk, one hop apart; drop the fifth, which reaches into the next chunk.
         spans = chunks.as_strided((rows * count * (SPECTRA + 1), self.window), (self.hop, 1))
         spectra = ops.activate(ops.linear(spans, self.basis), "magnitude")  # [B * N * 5, bins]
         x = spectra.view(rows * count, (SPECTRA + 1) * self.bins)[:, : SPECTRA * self.bins]
         return self.conv4(self.conv3(self.conv2(self.conv1(x)))).view(rows, count, HIDDEN)
 
     def recur(self, x: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> Tensor:
-        """Return probabilities [B, N] of features [B, N, HIDDEN], the first lengths[b] of each row.
+        """Return probabilities [B, N] of features [B, N, HIDDEN], defined for the first lengths[b] of each row.
 
-        The rest of a row is undefined. `state` (output and cell, each [1, B, HIDDEN]) is read and overwritten.
+        `state` (output and cell, each [1, B, HIDDEN]) is read and overwritten.
         """
         rows, count, _ = x.shape
         x = ops.lstm(x, lengths, self.lstm, state=state)
@@ -194,10 +196,10 @@ class SileroVAD(DetectorModel):
 def voice_probabilities(
     model: SileroVAD, sounds: Sequence[Floats], states: Sequence[VoiceState], *, final: Sequence[bool] | bool = False
 ) -> list[Floats]:
-    """Probabilities of speech in the chunks that each stream's new samples, at the model's rate, complete.
+    """Return the speech probabilities of the chunks that each stream's new samples, at the model's rate, complete.
 
-    The probabilities of a stream do not depend on how it is split into calls. With `final`, for all streams or
-    for each, an incomplete chunk is padded with silence. Memory is bounded for audio of any length.
+    The probabilities of a stream do not depend on how it is split into calls. With `final`, for all streams or per
+    stream, an incomplete chunk is padded with silence. Memory is bounded for audio of any length.
     """
     ends = [final] * len(sounds) if isinstance(final, bool) else final
     waiting = [_chunks(model, *stream) for stream in zip(sounds, states, ends, strict=True)]
@@ -222,7 +224,7 @@ def voice_probabilities(
 
 
 def _recurrent(model: SileroVAD, x: Tensor, lengths: Sequence[int], states: Sequence[VoiceState]) -> list[Floats]:
-    """Return probabilities of the first lengths[b] features of each row, and advance the states."""
+    """Return the probabilities of the first lengths[b] features of each row, and advance the states."""
     found: list[list[Floats]] = [[] for _ in states]
     done = [0] * len(states)
     while active := [row for row, length in enumerate(lengths) if done[row] < length]:
@@ -243,7 +245,7 @@ def _recurrent(model: SileroVAD, x: Tensor, lengths: Sequence[int], states: Sequ
 
 
 def _chunks(model: SileroVAD, sound: Floats, state: VoiceState, final: bool) -> Floats:
-    """The stream's complete chunks [N, context + chunk], as a view; the remaining samples go to the state."""
+    """Return a view of the complete chunks [N, context + chunk], and keep the remaining samples in the state."""
     sound = np.concatenate([state.rest, sound.astype(np.float32, copy=False)])
     if final and len(sound) % model.chunk:
         sound = np.pad(sound, (0, -len(sound) % model.chunk))

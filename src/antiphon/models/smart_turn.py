@@ -1,6 +1,6 @@
-"""Smart Turn v3: has the speaker finished? Whisper tiny's encoder over the last 8 s, attention pooling and a small MLP.
+"""Smart Turn v3: end-of-turn detection by Whisper tiny's encoder over the last 8 s, attention pooling and an MLP.
 
-Its file is an ONNX graph in int8. The weights are decoded on load; the scales of its activations are not used.
+Its file is an ONNX graph in int8. The weights are decoded at load; the scales of its activations are not used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 HEAD_DIM = 64
-#: Added to the variance of the waveform, as Whisper's feature extractor does.
+#: Addend of the waveform's variance, as in Whisper's feature extractor.
 VARIANCE_EPS = 1e-7
 
 _KEYS = re.compile(r"encoder\.layers\.(\d+)\.self_attn\.k_proj\.weight")
@@ -37,7 +37,7 @@ _LAYER_PRODUCTS = 6  # query, key, value, output, and two of the MLP
 
 
 def _file_name(name: str) -> str:
-    """The file's name of a tensor. Keys have no bias, so the exporter named their weight by its number in the graph."""
+    """Return the file's name of a tensor; keys have no bias, so the exporter named their weights by graph node."""
     keys = _KEYS.fullmatch(name)
     return f"inner.{name}" if keys is None else f"node_linear_{_LAYER_PRODUCTS * int(keys[1]) + 1}.weight"
 
@@ -45,8 +45,8 @@ def _file_name(name: str) -> str:
 class AttentionPooling(Module):
     """The mean of a sequence's states, weighted by the softmax of out(tanh(hidden(state))).
 
-    tanh(x) is 2 sigmoid(2x) - 1. Its factors are in the weights; what is the same for all states does not change
-    the softmax and is left out.
+    tanh(x) is 2 sigmoid(2x) - 1. Its factors are folded into the weights; addends equal for all states do not change
+    the softmax and are dropped.
     """
 
     def __init__(self, source: Source, hidden: int, inner: int) -> None:
@@ -61,7 +61,7 @@ class AttentionPooling(Module):
 
 
 class Classifier(Module):
-    """A pooled state to the probability that the turn is complete."""
+    """A network from a pooled state to the probability that the turn is complete."""
 
     def __init__(self, source: Source, sizes: tuple[int, int, int]) -> None:
         hidden, first, second = sizes
@@ -76,7 +76,7 @@ class Classifier(Module):
 
 
 class SmartTurn(DetectorModel):
-    """The end of a person's turn so far, as samples at 16 kHz → the probability that the turn is complete."""
+    """A detector from 16 kHz samples of a person's turn so far to the probability that the turn is complete."""
 
     architectures = ("smart-turn",)
     task = Task.END_OF_TURN
@@ -85,7 +85,7 @@ class SmartTurn(DetectorModel):
     def __init__(self, sizes: EncoderSizes, source: Source) -> None:
         self.num_mels = sizes.num_mels
         self.num_states = sizes.positions
-        #: Samples that are seen: the last ones of longer sound.
+        #: Samples that the model reads: the last ones of longer sound.
         self.num_samples = 2 * sizes.positions * HOP
         layers = ("pool_attention.0", "classifier.0", "classifier.4")
         inner, first, second = (source.checkpoint.stored(f"inner.{name}.bias").shape[0] for name in layers)
@@ -111,20 +111,22 @@ class SmartTurn(DetectorModel):
         return WeightRules(can_quantize=False, fast_type=TensorType.I8)
 
     def features(self, samples: Floats) -> Floats:
-        """Frames [800, mels] of the last 8 s, with silence in front of less; as Whisper's feature extractor gives them
-        with `do_normalize`."""
+        """Return frames [800, mels] of the last 8 s, with silence in front if there are fewer samples.
+
+        They equal those of Whisper's feature extractor with `do_normalize`.
+        """
         heard = samples[-self.num_samples :].astype(np.float32, copy=False)
         window = np.pad(heard, (self.num_samples - len(heard), 0))
         window = (window - window.mean()) / np.sqrt(window.var() + np.float32(VARIANCE_EPS))
         return normalize(log_mel(window, self.num_mels))
 
     def forward(self, features: Tensor, seq_start: Tensor) -> Tensor:
-        """Probabilities [B, 1] of frames [B, 2 * states, mels]; seq_start [B + 1] counts states."""
+        """Return probabilities [B, 1] for frames [B, 2 * states, mels]; seq_start [B + 1] counts states."""
         return self.classifier(self.pool(self.encoder(features, seq_start), seq_start))
 
     @torch.inference_mode()
     def detect(self, inputs: Sequence[Floats]) -> list[float]:
-        """Of each sound, 16 kHz of any length, the probability that its speaker has finished."""
+        """Return, per 16 kHz sound of any length, the probability that its speaker has finished."""
         features = torch.from_numpy(np.stack([self.features(samples) for samples in inputs]))
         seq_start = torch.arange(len(inputs) + 1, dtype=torch.int32) * self.num_states
         found: list[float] = self.forward(features, seq_start)[:, 0].tolist()

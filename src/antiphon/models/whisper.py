@@ -76,9 +76,9 @@ class WhisperConfig:
     decoder_layers: int
     decoder_heads: int
     decoder_intermediate: int
-    audio_positions: int  # encoder states of one 30 s window
+    audio_positions: int  # encoder states of a 30 s window
     text_positions: int
-    #: Cross-attention heads (layer, head) that follow the sound: what word timestamps are read from.
+    #: Cross-attention heads (layer, head) that follow the sound, from which word timestamps are computed.
     alignment_heads: Heads = ()
 
     @property
@@ -93,7 +93,7 @@ class WhisperConfig:
         )
 
 
-#: Fields of the config, by the names of Hugging Face and of OpenAI.
+#: Names of the config's fields, Hugging Face's and OpenAI's.
 _SIZES = {
     "vocab_size": ("vocab_size", "n_vocab"),
     "num_mels": ("num_mel_bins", "n_mels"),
@@ -110,7 +110,7 @@ _SIZES = {
 
 
 def read_config(metadata: Mapping[str, Any], *, is_openai: bool) -> WhisperConfig:
-    """The config by Hugging Face's names or by OpenAI's, which state no width of an MLP."""
+    """Read the config by Hugging Face's names, or by OpenAI's, which state no MLP width."""
     sizes = {field: require(metadata, name) for field, names in _SIZES.items() if (name := names[is_openai])}
     if is_openai:
         sizes["encoder_intermediate"] = 4 * sizes["hidden_size"]
@@ -121,7 +121,7 @@ def read_config(metadata: Mapping[str, Any], *, is_openai: bool) -> WhisperConfi
 
 
 class WhisperDecoderLayer(Module):
-    """Pre-norm block: causal self-attention, cross-attention, MLP."""
+    """A pre-norm block of causal self-attention, cross-attention and MLP."""
 
     def __init__(self, source: Source, config: WhisperConfig) -> None:
         hidden, heads = config.hidden_size, config.decoder_heads
@@ -150,7 +150,7 @@ class WhisperDecoderLayer(Module):
         heads: Sequence[int] = (),
         seen: list[Tensor] | None = None,
     ) -> Tensor:
-        """States after the layer. The cross-attention probabilities of `heads` are appended to `seen`."""
+        """Return the states after the layer; append the cross-attention probabilities of `heads` to `seen`."""
         x = self.self_attention(self.self_norm(x), batch, cache, None, residual=x)
         query = self.cross_norm(x)
         if heads and seen is not None:
@@ -160,13 +160,13 @@ class WhisperDecoderLayer(Module):
 
 
 class Whisper(CausalLM):
-    """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
+    """A model that encodes windows of log-mel frames and decodes tokens with cross-attention to the encoder states."""
 
     architectures = ("whisper",)
     task = Task.TRANSCRIBE
     vocabulary = VocabularyKind.WHISPER
     companions = (VOICE_ACTIVITY,)
-    #: Its weights are published in fp16, and its activations fit.
+    #: The weights are published in fp16, and activations stay within its range.
     preferred_type = torch.float16
 
     def __init__(self, config: WhisperConfig, source: Source) -> None:
@@ -227,7 +227,7 @@ class Whisper(CausalLM):
         return replace(WeightRules.of(self), batched=(*self.encoder.weights(), *cross), auto_quantize="int8")
 
     def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
-        """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
+        """Return states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
         return self.encoder(features, seq_start)
 
     def store_encoded(self, encoded: Tensor, batch: Batch, cache: KVCache) -> None:
@@ -239,8 +239,10 @@ class Whisper(CausalLM):
         return self._decode(batch, cache, {}, None)
 
     def forward_aligned(self, batch: Batch, cache: KVCache) -> tuple[Tensor, list[Tensor]]:
-        """The logits of `forward`, and for each layer the cross-attention probabilities [heads, T, cross_tokens] of
-        the heads that follow the input from left to right."""
+        """Return the logits of `forward`, and per layer the cross-attention probabilities of its alignment heads.
+
+        The probabilities are [heads, T, cross_tokens], of the heads that follow the input from left to right.
+        """
         heads: dict[int, list[int]] = {}
         for layer, head in self.config.alignment_heads:
             heads.setdefault(layer, []).append(head)

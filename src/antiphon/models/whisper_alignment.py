@@ -1,4 +1,4 @@
-"""Which cross-attention heads of OpenAI's Whisper models follow the sound from left to right: (layer, head) pairs.
+"""Cross-attention heads of OpenAI's Whisper models that follow the sound from left to right: (layer, head) pairs.
 
 The heads are properties of the published weights, listed by OpenAI; files of other formats state the same lists.
 """
@@ -30,7 +30,7 @@ _LARGE_V3: Heads = (
 )  # fmt: skip
 _TURBO: Heads = ((2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14))
 
-#: By (decoder layers, decoder heads, vocabulary). Large v1 has the shape of v2, and v2's heads are used.
+#: Heads by (decoder layers, decoder heads, vocabulary). Large v1 has the shape of v2, and gets v2's heads.
 KNOWN: dict[tuple[int, int, int], Heads] = {
     (4, 6, 51864): _TINY_EN,
     (4, 6, 51865): _TINY,
@@ -47,7 +47,7 @@ KNOWN: dict[tuple[int, int, int], Heads] = {
 
 
 def alignment_heads(layers: int, heads: int, vocab_size: int, stated: object = None) -> Heads:
-    """The pairs that a file states, else those known for a model of this shape, else all of the later half."""
+    """Return the file's heads if it states any, else those known for this shape, else all of the later half."""
     if isinstance(stated, list) and stated and all(_is_pair(pair, layers, heads) for pair in stated):
         return tuple((pair[0], pair[1]) for pair in stated)
     later = tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))

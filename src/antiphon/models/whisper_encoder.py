@@ -15,7 +15,7 @@ from antiphon.layers.norm import LayerNorm
 from antiphon.weights.source import Source
 
 NORM_EPS = 1e-5
-#: The projections of an attention, as Hugging Face names them.
+#: Hugging Face's names of an attention's projections.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
@@ -30,7 +30,7 @@ class EncoderSizes:
 
 
 class EncoderLayer(Module):
-    """Pre-norm block with bidirectional attention."""
+    """A pre-norm block with bidirectional attention."""
 
     def __init__(self, source: Source, sizes: EncoderSizes) -> None:
         hidden = sizes.hidden
@@ -47,7 +47,7 @@ class EncoderLayer(Module):
 
 
 class WhisperEncoder(Module):
-    """Windows of log-mel frames to states, one for two frames."""
+    """An encoder from windows of log-mel frames to states, one per two frames."""
 
     def __init__(self, source: Source, sizes: EncoderSizes) -> None:
         hidden = sizes.hidden
@@ -59,11 +59,11 @@ class WhisperEncoder(Module):
 
     @property
     def num_stages(self) -> int:
-        """The convolutions, then two for each layer: an urgent step waits for half a layer at most."""
+        """Stages: the convolutions, then two per layer, so that an urgent step waits for half a layer at most."""
         return 1 + 2 * len(self.layers)
 
     def run_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:
-        """Stage 0 takes windows [B, 2 * T, mels]; every stage gives states [B * T, hidden]."""
+        """Run a stage: stage 0 takes windows [B, 2 * T, mels]; every stage returns states [B * T, hidden]."""
         if stage == 0:
             x = self.conv2(self.conv1(x))  # [B, T, hidden]
             return ops.add(x, self.position[: x.shape[1]]).flatten(0, 1)
@@ -74,7 +74,7 @@ class WhisperEncoder(Module):
         return self.norm(x) if stage == self.num_stages - 1 else x
 
     def __call__(self, features: Tensor, seq_start: Tensor) -> Tensor:
-        """States [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
+        """Return states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
         x = features
         for stage in range(self.num_stages):
             x = self.run_stage(stage, x, seq_start)

@@ -45,7 +45,8 @@ OPTIONS_KEY = "x-guidance"
 class GrammarSpec:
     """The form that an answer must take. Exactly one of the fields is set.
 
-    A wrong value raises `InvalidRequestError` here; what only the grammar's compiler can find is raised by the request.
+    Raises `InvalidRequestError` for a wrong value; faults that only the grammar's compiler finds are raised by the
+    request.
 
     - `json_schema`: a JSON schema, as an object or as its text; the answer is a document that it accepts.
     - `json_object`: any JSON object.
@@ -91,6 +92,7 @@ class GrammarSpec:
 
     @property
     def schema_text(self) -> str:
+        """The JSON schema as text."""
         if self.json_object:
             return '{"type": "object"}'
         if isinstance(self.json_schema, str):

@@ -1,4 +1,4 @@
-"""From an adapter's file to the layers of a model."""
+"""Assignment of an adapter's matrices to the linear layers of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True)
 class Target:
-    """The rows of a linear layer that the model's tensors have a name for: one of several that are fused."""
+    """A range of rows of a linear layer under the model's own tensor name; fused layers have several."""
 
     name: str
     linear: Linear
@@ -31,15 +31,15 @@ class Target:
 
 @dataclass(frozen=True)
 class ModelAdapter:
-    """An adapter that fits a model: its part in each of the model's linear layers."""
+    """An adapter that fits a model: its matrices for each of the model's linear layers."""
 
     layers: tuple[tuple[Linear, LayerAdapter], ...]
     nbytes: int
     digest: bytes
-    rank: int  # the largest
+    rank: int  # of all layers, the largest
 
     def on(self, device: torch.device) -> ModelAdapter:
-        """The adapter with its matrices on a device."""
+        """Return the adapter with its matrices on a device."""
         ops.prepare_weights([layer.down for _, layer in self.layers], device=device)
         moved = tuple(
             (linear, replace(layer, ups=tuple(replace(up, rows=up.rows.to(device)) for up in layer.ups)))
@@ -48,7 +48,7 @@ class ModelAdapter:
         return replace(self, layers=moved)
 
     def attach(self, slot: int) -> None:
-        """Have the tokens of a slot computed with it; between steps only. All layers have it, or none."""
+        """Apply the adapter to a slot's tokens, between steps only; after an error, no layer has the adapter."""
         try:
             for linear, layer in self.layers:
                 linear.adapters.set(slot, layer)
@@ -62,7 +62,7 @@ class ModelAdapter:
 
 
 def adapter_targets(model: Model) -> dict[str, Target]:
-    """What an adapter of the model can change, by the model's own names."""
+    """Return the row ranges that an adapter can change, by the model's own tensor names."""
     targets = {}
     for node in model.modules():
         if isinstance(node, Linear):
@@ -74,7 +74,7 @@ def adapter_targets(model: Model) -> dict[str, Target]:
 
 
 def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapter:
-    """The adapter for a model. One that is made for another is an error that names the tensor and both shapes."""
+    """Match an adapter's matrices to a model; raise an error that names the tensor if they do not fit."""
     targets = adapter_targets(model)
     names = {model.gguf_name(f"{name}.weight"): name for name in targets} if file.format == "gguf" else {}
     parts: dict[int, list[tuple[Target, LowRank]]] = {}
@@ -96,7 +96,7 @@ def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapte
 
 
 def _find(name: str, targets: Mapping[str, Target]) -> Target | None:
-    """By the whole name, or by the longest common end: the base of an adapter may have been wrapped otherwise."""
+    """Find a target by its whole name, else by the only common suffix: an adapter's base may have been wrapped."""
     if name in targets:
         return targets[name]
     fitting = [target for own, target in targets.items() if name.endswith(f".{own}") or own.endswith(f".{name}")]

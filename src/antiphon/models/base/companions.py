@@ -1,4 +1,4 @@
-"""The detectors that other models' calls use, by their references in the catalog."""
+"""Catalog references of the detectors that other models use."""
 
 from __future__ import annotations
 

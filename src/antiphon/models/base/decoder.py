@@ -1,4 +1,4 @@
-"""Decoder-only models with pre-norm blocks: the tree and the translations that Llama, Qwen2 and Qwen3 share."""
+"""Decoder-only models with pre-norm blocks: the modules and name tables shared by Llama, Qwen2 and Qwen3."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CACHE_GROUP = "self"
 
 
 def config_from_hf(config: Mapping[str, Any]) -> DecoderConfig:
-    """The fields that all of this family's `config.json` share."""
+    """Return the config fields shared by all `config.json` files of this family."""
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
         raise UnsupportedError(
@@ -68,7 +68,7 @@ def config_from_hf(config: Mapping[str, Any]) -> DecoderConfig:
 
 
 def config_from_gguf(checkpoint: Checkpoint) -> DecoderConfig:
-    """The fields that all of this family's GGUF files share."""
+    """Return the config fields shared by all GGUF files of this family."""
     keys = GGUFKeys(checkpoint)
     if keys.get("expert_count", 0):
         raise UnsupportedError(f"{checkpoint.architecture} with a mixture of experts is not supported")
@@ -90,13 +90,13 @@ def config_from_gguf(checkpoint: Checkpoint) -> DecoderConfig:
 
 
 def half_split_order(num_heads: int, head_dim: int) -> Tensor:
-    """Rows of a query or key matrix stored with interleaved rotary pairs, in half-split order."""
+    """Return the half-split row order of a query or key matrix that is stored with interleaved rotary pairs."""
     pairs = torch.arange(num_heads * head_dim).view(num_heads, head_dim // 2, 2)
     return pairs.transpose(1, 2).reshape(-1)
 
 
 class DecoderModel(CausalLM):
-    """Embedding, pre-norm blocks with one cache group, final norm, head."""
+    """A model of embedding, pre-norm blocks with one cache group, final norm, and head."""
 
     def __init__(self, config: DecoderConfig, source: Source) -> None:
         self.config = config
@@ -113,7 +113,7 @@ class DecoderModel(CausalLM):
 
     @classmethod
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
-        """What this architecture adds to the shared fields."""
+        """Return the config with the fields that only this architecture has."""
         return config
 
     def gguf_name(self, name: str) -> str:
@@ -121,7 +121,7 @@ class DecoderModel(CausalLM):
 
     @classmethod
     def source(cls, checkpoint: Checkpoint, config: DecoderConfig) -> Source:
-        """The checkpoint under Hugging Face's names."""
+        """Return the checkpoint under Hugging Face's names."""
         return Source(checkpoint, TensorNames(GGUF_NAMES) if checkpoint.format == "gguf" else None)
 
     @classmethod
@@ -142,7 +142,7 @@ class DecoderModel(CausalLM):
         return own.attention.key_balance(own.input_norm.weight)
 
     def rotary_of(self, layer: int) -> RotaryTable | None:
-        """The rotary positions of a layer; None: it has none."""
+        """Return the rotary table of a layer, or None for a layer without rotary positions."""
         return self.rotary
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:

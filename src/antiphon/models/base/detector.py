@@ -1,4 +1,4 @@
-"""`DetectorModel`: a small model that the calls of other models use."""
+"""`DetectorModel`: a small model that other models use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DetectorModel(Model):
     vocabulary = VocabularyKind.NONE
     vocab_size = 0
     max_positions = 0
-    #: Inputs that one step takes together, by the sum of their sizes.
+    #: Maximum sum of input sizes in one step.
     step_size: ClassVar[int]
 
     def parts(self) -> tuple[Part, ...]:
@@ -27,9 +27,9 @@ class DetectorModel(Model):
         return WeightRules(can_quantize=False)
 
     def input_size(self, given: Any) -> int:
-        """The size of an input, 1 or more."""
+        """Return the size of an input, at least 1, in units of `step_size`."""
         return 1
 
     @abstractmethod
     def detect(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The result of every input."""
+        """Return a result for every input, in order."""

@@ -1,4 +1,4 @@
-"""Reading sizes out of foreign metadata, with errors that name the key."""
+"""Sizes read from foreign metadata, with errors that name the key."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from antiphon.weights.config_values import checked_size
 
 
 def require(config: Mapping[str, Any], key: str) -> int:
-    """A size that must be in a `config.json`."""
+    """Return a required size of a `config.json`."""
     if config.get(key) is None:
         raise CheckpointError(f"config.json of a {config.get('model_type', 'model')} has no {key!r}")
     return checked_size(key, config[key])
 
 
 def hf_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of `TransformerSizes` that nearly every `config.json` has, by the names there."""
+    """Return the fields of `TransformerSizes` that nearly every `config.json` has, by their usual keys."""
     return {
         "vocab_size": require(config, "vocab_size"),
         "hidden_size": require(config, "hidden_size"),
@@ -30,7 +30,7 @@ def hf_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class GGUFKeys:
-    """The metadata keys of a GGUF under its architecture's prefix."""
+    """The metadata of a GGUF file by keys without the architecture's prefix."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -55,9 +55,9 @@ class GGUFKeys:
         return float(value)
 
     def sizes(self, intermediate_size: int | None = None) -> dict[str, Any]:
-        """The sizes of `TransformerSizes`; `intermediate_size` is for files that do not state theirs."""
+        """Return the fields of `TransformerSizes`; `intermediate_size` is the default for files without one."""
         return {
-            # Rows of the embedding: the one figure that is sure to agree with the tensors.
+            # Rows of the embedding: the only figure certain to agree with the tensors.
             "vocab_size": self._checkpoint.stored("token_embd.weight").shape[0],
             "hidden_size": self.integer("embedding_length"),
             "intermediate_size": self.integer("feed_forward_length", intermediate_size),

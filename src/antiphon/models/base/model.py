@@ -1,4 +1,4 @@
-"""What every model offers the packages above it."""
+"""The interface of all models to the packages above them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Task(StrEnum):
 
 
 class Model(Module, ABC):
-    """A module tree built from a checkpoint. It keeps nothing of any request.
+    """A module tree built from a checkpoint, without any state of requests.
 
-    `parts` and `weight_rules` declare what the engine runs of it and which form its weights take.
+    `parts` and `weight_rules` declare what the engine runs and which form the weights take.
     """
 
-    #: The names that its files state: GGUF's `general.architecture` and Hugging Face's `model_type`.
+    #: Architecture names in files: GGUF's `general.architecture` and Hugging Face's `model_type`.
     architectures: ClassVar[tuple[str, ...]] = ()
     task: ClassVar[Task]
     vocabulary: ClassVar[VocabularyKind] = VocabularyKind.TEXT
-    #: Patterns of tensors that checkpoints of this architecture may carry and the model does not need.
+    #: Patterns of tensor names that checkpoints of this architecture may contain and the model does not need.
     ignores: ClassVar[tuple[str, ...]] = ("*rotary_emb.inv_freq",)
-    #: References of the detectors that calls to this model may use.
+    #: Catalog references of the detectors that calls to this model may use.
     companions: ClassVar[tuple[str, ...]] = ()
-    #: Whether its activations may have a device's compute type; others compute in 32 bits.
+    #: Whether activations may have the device's compute type; otherwise they have 32 bits.
     takes_compute_type: ClassVar[bool] = True
-    #: The compute type on a GPU where none is asked for; None: the device's own.
+    #: Default compute type on a GPU; None: the device's own.
     preferred_type: ClassVar[torch.dtype | None] = None
     vocab_size: int
     max_positions: int
@@ -52,30 +52,30 @@ class Model(Module, ABC):
     @classmethod
     @abstractmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Model:
-        """Translate the checkpoint's config and take its tensors; `CheckpointError` names what is missing."""
+        """Build the model from its config and tensors; raise `CheckpointError` if any of them is missing."""
 
     def parts(self) -> tuple[Part, ...]:
-        """What the engine runs of this model."""
+        """Return the parts of this model that the engine runs."""
         return ()
 
     def gguf_name(self, name: str) -> str:
-        """The name that GGUF files have for one of the model's own tensor names."""
+        """Return the name in GGUF files of one of the model's own tensor names."""
         return name
 
     def gguf_row_order(self, name: str) -> Tensor | None:
-        """The order in which rows of a GGUF file's tensor must be taken; None: as they are."""
+        """Return the order in which to read the rows of a GGUF file's tensor, or None for the file's order."""
         return None
 
     def part(self, kind: type[P]) -> P | None:
-        """The part of that kind, if the model has one."""
+        """Return the part of that kind, or None."""
         return next((part for part in self.parts() if isinstance(part, kind)), None)
 
     def weight_rules(self) -> WeightRules:
-        """Which of its weights take which form when it is loaded."""
+        """Return the rules for the form of each weight at load."""
         return WeightRules.of(self)
 
     def weight_bytes(self) -> int:
-        """Memory of the weights."""
+        """Return the memory of all weights in bytes."""
         return sum(weight.resident_bytes for weight in self.weights())
 
 
@@ -85,22 +85,22 @@ class CausalLM(Model):
     task = Task.GENERATE
 
     def cache_groups(self) -> list[CacheGroup]:
-        """The layers whose keys and values are cached, by how long these are kept."""
+        """Return the groups of layers whose keys and values are cached, by how long their tokens are kept."""
         return []
 
     def key_balance(self, group: str, layer: int) -> Tensor | None:
-        """Powers of two [kv_heads, head_dim] near the size of each channel of a layer's keys, or None if not known.
+        """Return powers of two [kv_heads, head_dim] near the size of each channel of a layer's keys, or None.
 
-        They are the same for both channels of a rotary pair. int8 pages of keys divided by them lose less.
+        Both channels of a rotary pair have the same value. int8 pages lose less precision if keys are divided by them.
         """
         return None
 
     def cross_states(self) -> CrossStates | None:
-        """What cross-attention needs, for a model with an encoder."""
+        """Return what cross-attention needs, or None for a model without an encoder."""
         return None
 
     def decoder(self) -> TokenDecoder:
-        """This model's declaration as a token decoder."""
+        """Return this model's declaration as a token decoder."""
         return TokenDecoder(
             owner=type(self).__name__,
             vocab_size=self.vocab_size,
@@ -116,4 +116,4 @@ class CausalLM(Model):
 
     @abstractmethod
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
-        """Logits [L, vocab] of batch.logit_rows; stores the keys and values of every token of the batch."""
+        """Store the keys and values of all tokens of the batch and return the logits [L, vocab] of batch.logit_rows."""

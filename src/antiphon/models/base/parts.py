@@ -1,7 +1,7 @@
-"""What a model is made of: the declaration that runtime and executor read, so that neither knows an architecture.
+"""Parts of models: declarations that runtime and executor read, so that neither knows any architecture.
 
-A model lists its parts. Every kind of part has an executor in `executor/` and a line in `runtime/slots/registry.py`.
-A new kind (an inner decoder, a codec) is one more class here.
+A model lists its parts. Every kind of part has an executor in `executor/` and a line in `runtime/slots/registry.py`. A
+new kind (an inner decoder, a codec) is a new class here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ TOKEN_TYPES = InputSpec("token_types", torch.int32, ("T",))
 
 
 class VocabularyKind(StrEnum):
-    """What a model's tokens are."""
+    """The kind of a model's tokens."""
 
-    TEXT = "text"  # from the file's own tokenizer
+    TEXT = "text"  # of the file's own tokenizer
     WHISPER = "whisper"  # text, languages, tasks and timestamps
-    PHONEMES = "phonemes"  # of one utterance at a time: no context length is stated
+    PHONEMES = "phonemes"  # of one utterance; the model states no context length
     NONE = "none"  # a detector takes no tokens
 
 
@@ -44,7 +44,8 @@ class VocabularyKind(StrEnum):
 class Recordable:
     """A function of a model that can be recorded as a program.
 
-    `function` takes the inputs by name and the batches of `groups`. `owner` is the model's class, for messages.
+    `function` takes the inputs by name and the batches of `groups`. `owner` is the name of the model's class, for
+    messages.
     """
 
     owner: str
@@ -56,50 +57,50 @@ class Recordable:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a model, with its own requests, scheduler and executor. `owner` is the model's class."""
+    """A part of a model, with its own requests, scheduler and executor. `owner` is the name of the model's class."""
 
-    #: Unique among the parts of a model.
+    #: Name of the part, unique within a model.
     role: ClassVar[str]
-    #: The role of the part that takes this part's results. The part that feeds no other serves the callers.
+    #: Role of the part that takes this part's results; None for the part whose results callers receive.
     feeds: ClassVar[str | None] = None
 
     owner: str
 
     def recordables(self, cache: KVCache) -> tuple[Recordable, ...]:
-        """What can be recorded, over the model's cache."""
+        """Return the functions that can be recorded, with the model's cache bound."""
         return ()
 
 
 @dataclass(frozen=True)
 class CrossStates:
-    """What a decoder's cross-attention needs: the states of one input, stored when its request starts."""
+    """Encoder states that a decoder's cross-attention reads: those of one input, stored when its request starts."""
 
     group: str
-    num_states: int  # of one input: also the tokens that its cross group holds
+    num_states: int  # of one input; also the number of tokens in its cross group
     width: int
-    #: Write every layer's keys and values of encoder states to the batch's cross slots.
+    #: Function that writes the keys and values of encoder states to the batch's cross slots, in every layer.
     store: Callable[[Tensor, Batch, KVCache], None]
-    #: Logits as `forward` gives them, and the attention [heads, T, num_states] of the heads that follow the input.
+    #: Function that returns logits like `forward`, and attention [heads, T, num_states] of the alignment heads.
     forward_aligned: Callable[[Batch, KVCache], tuple[Tensor, list[Tensor]]]
 
 
 @dataclass(frozen=True)
 class TokenDecoder(Part):
-    """Predicts the next token, over cached keys and values. Computed token by token, many requests in one step."""
+    """A predictor of next tokens over cached keys and values, which computes many requests in one step."""
 
     role = "decoder"
 
     vocab_size: int
     max_positions: int
     cache_groups: tuple[CacheGroup, ...]
-    #: Logits [L, vocab] of batch.logit_rows; stores the keys and values of every token of the batch.
+    #: Function that stores keys and values of all tokens and returns the logits [L, vocab] of batch.logit_rows.
     forward: Callable[[Batch, KVCache], Tensor]
     #: Divisors of a layer's keys by group and layer, for int8 pages; see `CausalLM.key_balance`.
     key_balance: Callable[[str, int], Tensor | None]
     cross: CrossStates | None = None
 
     def step(self, cache: KVCache, adapted: bool = False) -> Recordable:
-        """One step: T tokens of R requests in, logits of L rows out. `adapted`: tokens may have adapters."""
+        """Return one step: T tokens of R requests in, L rows of logits out. `adapted`: tokens may have adapters."""
         return Recordable(
             self.owner,
             "adapted_forward" if adapted else "forward",
@@ -112,14 +113,14 @@ class TokenDecoder(Part):
         return (*self._store_encoded(cache), self.step(cache))
 
     def _store_encoded(self, cache: KVCache) -> tuple[Recordable, ...]:
-        """Keys and values of T encoder states to the cross slots, for a decoder with cross-attention."""
+        """Return the function that stores keys and values of T encoder states, if there is cross-attention."""
         if self.cross is None:
             return ()
         cross = self.cross
 
         def store(inputs: Mapping[str, Any], groups: dict[str, GroupBatch]) -> None:
             encoded = inputs["encoded"]
-            # A batch has these three in any case; storing reads none of them.
+            # A `Batch` requires these three arguments, but storing reads none of them.
             cross.store(encoded, Batch(encoded, encoded, encoded, groups=groups), cache)
 
         inputs = (InputSpec("encoded", torch.float32, ("T", cross.width)),)
@@ -128,27 +129,27 @@ class TokenDecoder(Part):
 
 @dataclass(frozen=True)
 class SoundFeatures:
-    """Inputs of an encoder made of sound on its device, for many at once."""
+    """The computation of an encoder's inputs from sound on its device, in batches."""
 
-    num_samples: int  # of one input; shorter sound is followed by zeros
-    #: fp32 [B, num_samples] → inputs [B, …] of stage 0.
+    num_samples: int  # of one input; shorter sound is padded with zeros
+    #: Function from fp32 [B, num_samples] to inputs [B, …] of stage 0.
     compute: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Encoder(Part):
-    """Turns inputs of one fixed length into states, in stages that other models' steps may come between."""
+    """An encoder of inputs of a fixed length into states, in stages between which other models may run steps."""
 
     role = "encoder"
     feeds = TokenDecoder.role
 
     num_stages: int
     num_states: int  # of one input
-    #: (stage, x, seq_start) → states [B * num_states, hidden]. Stage 0 takes inputs stacked [B, …].
+    #: Function (stage, x, seq_start) → states [B * num_states, hidden]. Stage 0 takes stacked inputs [B, …].
     run_stage: Callable[[int, Tensor, Tensor], Tensor]
-    #: All stages as one function, where they can be recorded.
+    #: All stages as one function, or None if they cannot be recorded.
     encode: Recordable | None = None
-    #: On a GPU, requests have samples as inputs where this is given.
+    #: Computation of inputs from samples on a GPU, or None if requests always bring computed inputs.
     features: SoundFeatures | None = None
 
     def recordables(self, cache: KVCache) -> tuple[Recordable, ...]:
@@ -157,20 +158,20 @@ class Encoder(Part):
 
 @dataclass(frozen=True)
 class TextEmbedding(Part):
-    """One vector per text, or per pair of texts, computed in one pass."""
+    """A function that computes one vector per text, or per pair of texts, in one pass."""
 
     role = "embedding"
 
     max_positions: int
-    #: (token_ids [T], positions [T], seq_start [R + 1]) → vectors [R, hidden]; for pairs also token_types [T].
+    #: Function (token_ids [T], positions [T], seq_start [R + 1]) → vectors [R, hidden]; pairs add token_types [T].
     embed: Callable[..., Tensor]
     #: Whether tokens have a type: 0 in the first text of a pair, 1 in the second.
     takes_pairs: bool = False
-    #: From the vectors to what the caller gets. It is not recorded.
+    #: Function from the vectors to the caller's result, which is not recorded; None: the vectors themselves.
     head: Callable[[Tensor], Tensor] | None = None
 
     def forward(self) -> Recordable:
-        """Vectors of R texts of T tokens together."""
+        """Return the function that computes the vectors of R texts with T tokens in all."""
         inputs = (TOKENS, POSITIONS, SEQ_START, *([TOKEN_TYPES] if self.takes_pairs else []))
         return Recordable(self.owner, "embed", inputs, lambda x, _: self.embed(*(x[spec.name] for spec in inputs)))
 
@@ -180,58 +181,59 @@ class TextEmbedding(Part):
 
 @dataclass(frozen=True)
 class SynthesisStages(Part):
-    """Speaks utterances in stages that other models' steps may come between."""
+    """A synthesiser of utterances in stages between which other models may run steps."""
 
     role = "synthesis"
 
     stages: tuple[str, ...]
-    #: How many stages, from the first, compute every utterance by itself.
+    #: Number of first stages that compute every utterance separately.
     lone_stages: int
     max_positions: int
-    style_size: int  # numbers in a voice's style; 0 for a model with one voice
-    #: The states after a stage; see `Synthesizer.advance`.
+    style_size: int  # numbers in a voice's style; 0 for a model with a single voice
+    #: Function that returns the states after a stage; see `Synthesizer.advance`.
     advance: Callable[[int, Sequence[SpeechState], ForEach], list[SpeechState]]
-    #: The speech of a state that went through all stages.
+    #: Function that returns the speech of a state after all stages.
     speech: Callable[[SpeechState], list[Speech]]
 
 
 @dataclass(frozen=True)
 class Detector(Part):
-    """A small function that other models' calls use, such as voice activity. Runs on a lane of its own, in one step
-    for the inputs of many requests.
+    """A small function that other models use, such as voice activity.
+
+    It runs in its own lane, one step for the inputs of many requests.
     """
 
     role = "detector"
 
-    #: Inputs that one step takes together, by the sum of their sizes. A larger one is a step by itself.
+    #: Maximum sum of input sizes in one step. A larger input gets its own step.
     step_size: int
-    #: The size of an input, 1 or more: its cost, in a unit of the model's own.
+    #: Function that returns an input's cost, at least 1, in a unit of the model's own.
     size: Callable[[Any], int]
-    #: The result of every input. Those of one request do not depend on the others.
+    #: Function that returns a result per input. Results of one request do not depend on other requests.
     run: Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class WeightRules:
-    """Which weights of a model take which form when it is loaded."""
+    """Rules for the form that a model's weights take at load."""
 
-    #: Tables that a token reads one row of, and products over the vocabulary: 8 bits where matrices get 4.
+    #: Embedding tables, of which a token reads one row, and products over the vocabulary: 8 bits where matrices get 4.
     embeddings: tuple[Weight, ...] = ()
     heads: tuple[Weight, ...] = ()
-    #: Matrices that only multiply the states of whole inputs, never those of single tokens.
+    #: Matrices that only multiply states of whole inputs, never of single tokens.
     batched: tuple[Weight, ...] = ()
-    #: Modules that stay in 32 bits on GPUs, and where 16-bit floats have a mantissa of only eight bits.
+    #: Modules in 32 bits on GPUs, and wherever 16-bit floats have a mantissa of only eight bits.
     exact: tuple[Module, ...] = ()
-    #: What matrices become where `precision` is "fast"; None: they stay as they are.
+    #: Type of matrices if `precision` is "fast"; None: they stay unchanged.
     fast_type: TensorType | None = None
-    #: What float weights become where `quantize` is "auto"; None: they stay floats.
+    #: Type of float weights if `quantize` is "auto"; None: they stay floats.
     auto_quantize: str | None = None
-    #: Whether `quantize` applies at all.
+    #: Whether `quantize` applies to this model.
     can_quantize: bool = True
 
     @classmethod
     def of(cls, model: Module) -> WeightRules:
-        """The rules of a model whose embeddings and heads are those of `layers/`."""
+        """Return the rules of a model whose embeddings and heads are modules of `layers/`."""
         nodes = list(model.modules())
         embeddings = tuple(node.weight for node in nodes if isinstance(node, Embedding))
         heads = tuple(node.weight for node in nodes if isinstance(node, Head))

@@ -1,4 +1,4 @@
-"""What a synthesiser knows of its utterances between two stages."""
+"""State of a synthesiser's utterances between two stages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Utterance:
     """The input of one request: phoneme ids with padding around them."""
 
     ids: Sequence[int]
-    style: Tensor  # of the voice; empty for a model with one voice
+    style: Tensor  # of the voice; empty for a model with a single voice
     speed: float = 1.0
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Speech:
-    """An utterance as samples [N], with the number of samples of each of its ids, in order."""
+    """An utterance as samples [N], with the number of samples per id, in order."""
 
     samples: Tensor
     id_samples: list[int]
@@ -31,42 +31,42 @@ class Speech:
 
 @dataclass(frozen=True)
 class SpeechState:
-    """The state of some utterances between two stages, one row each.
+    """The state of some utterances between two stages, one row per utterance.
 
-    `tensors` are padded [B, …]; `lengths` are counts [B] by name. They are on the model's device. No stage changes
-    them, so that a stage that fails can be run again.
+    `tensors` are padded [B, …]; `lengths` are counts [B] by name. Both are on the model's device. Stages never change
+    them, so a failed stage can be run again.
     """
 
     utterances: tuple[Utterance, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     lengths: Mapping[str, Tensor] = field(default_factory=dict)
-    #: The tensor `counts` on the host, if it was brought there: frames of every id, by row.
+    #: Frames per id and row: a host copy of the tensor `counts`, if one was made.
     id_frames: tuple[Sequence[int], ...] | None = None
 
     def with_(self, lengths: Mapping[str, Tensor] | None = None, **tensors: Tensor) -> Self:
-        """A state with more tensors and lengths."""
+        """Return a state with additional or replaced tensors and lengths."""
         return replace(self, tensors={**self.tensors, **tensors}, lengths={**self.lengths, **(lengths or {})})
 
     def without(self, *names: str) -> Self:
         return replace(self, tensors={name: value for name, value in self.tensors.items() if name not in names})
 
     def timed(self, counts: Sequence[Sequence[int]]) -> Self:
-        """A state that knows its `counts`, rows of which may be padded, on the host."""
+        """Return a state with a host copy of `counts`, whose rows may be padded."""
         pairs = zip(self.utterances, counts, strict=True)
         return replace(self, id_frames=tuple(list(row[: len(utterance.ids)]) for utterance, row in pairs))
 
     def frames_of_ids(self) -> tuple[Sequence[int], ...]:
-        """Frames of every id, by row. To read them from `counts` on another device waits for it."""
+        """Return the frames per id and row. Without a host copy, this waits for the device of `counts`."""
         if self.id_frames is not None:
             return self.id_frames
         return self.timed(self.tensors["counts"].tolist()).frames_of_ids()
 
     def num_frames(self) -> list[int]:
-        """Frames of every row, as `frames_of_ids` has them."""
+        """Return the frames of every row, from `frames_of_ids`."""
         return [sum(frames) for frames in self.frames_of_ids()]
 
     def take(self, rows: Sequence[int]) -> Self:
-        """The state of some of the rows."""
+        """Return the state of the given rows."""
         if list(rows) == list(range(len(self.utterances))):
             return self
         kept = [*self.tensors.values(), *self.lengths.values()]
@@ -81,7 +81,7 @@ class SpeechState:
 
 
 def join(states: Sequence[SpeechState]) -> SpeechState:
-    """One state with the rows of several, padded with zeros to the longest."""
+    """Return a state with the rows of all states, padded with zeros to the longest."""
     first = states[0]
     if len(states) == 1:
         return first
@@ -95,19 +95,19 @@ def join(states: Sequence[SpeechState]) -> SpeechState:
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors [B, …] or [B, T, …] concatenated along the first dimension, padded to the longest."""
+    """Concatenate tensors [B, …] or [B, T, …] along the first dimension, padded to the longest T."""
     if parts[0].dim() < 2 or len({part.shape[1] for part in parts}) == 1:
         return torch.cat(list(parts))
     return pad_sequence([row for part in parts for row in part], batch_first=True)
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on a device; nothing waits for the copy."""
+    """Copy a host tensor to a device without waiting for the copy."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class FlatRows(NamedTuple):
-    """Ids end to end, their positions, where each row starts, the rows' lengths, and the longest of these."""
+    """Concatenated ids, their positions, the start of each row, the rows' lengths, and the maximum length."""
 
     ids: Tensor
     positions: Tensor
@@ -117,7 +117,7 @@ class FlatRows(NamedTuple):
 
 
 def flatten(rows: Sequence[Sequence[int]], device: torch.device) -> FlatRows:
-    """The rows' ids on a device."""
+    """Return the rows' ids, concatenated, on a device."""
     sizes = [len(row) for row in rows]
     lengths = torch.tensor(sizes)
     ids = torch.tensor([token for row in rows for token in row], dtype=torch.int32)
@@ -128,5 +128,5 @@ def flatten(rows: Sequence[Sequence[int]], device: torch.device) -> FlatRows:
     return FlatRows(parts[0], parts[1], parts[2], parts[3], max(sizes))
 
 
-#: Applies a function of one state to several: to each by itself, or to all of them joined.
+#: A strategy to apply a function of one state to several states: separately, or to all of them joined.
 ForEach = Callable[[Callable[[SpeechState], SpeechState], Sequence[SpeechState]], list[SpeechState]]

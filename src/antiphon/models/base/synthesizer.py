@@ -1,4 +1,4 @@
-"""What every speech model offers: phonemes in, samples out, in stages that other models' steps may come between."""
+"""`Synthesizer`: speech models from phonemes to samples, in stages between which other models may run steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from antiphon.models.base.parts import SynthesisStages, VocabularyKind, WeightRu
 from antiphon.models.base.speech_state import ForEach, Speech, SpeechState, join
 from antiphon.weights.types import TensorType
 
-#: Frames by which the decoder is ahead of the durations, in Kokoro and what is distilled from it.
+#: Frames by which the decoder precedes the durations, in Kokoro and models distilled from it.
 LEAD_FRAMES = 3
 
 
 def check_symbols(symbols: Any, num_symbols: int) -> dict[str, int]:
-    """A model's table from phonemes to ids, of which 0 is none."""
+    """Check and return a model's table from phonemes to ids of 1 or more."""
     if not isinstance(symbols, dict) or not all(type(i) is int and 0 < i < num_symbols for i in symbols.values()):
         raise CheckpointError(f"vocab is no table from symbols to numbers from 1 to {num_symbols - 1}")
     return symbols
@@ -35,27 +35,27 @@ def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[Sp
 
 
 class Synthesizer(Model):
-    """Speaks whole utterances, several at a time; each gets the samples it would get alone: on the CPU bit by bit up to
-    the pitch, on other devices but for rounding.
+    """A speech model that computes whole utterances, several at a time.
+
+    Each utterance gets the samples that it would get alone: on the CPU bit by bit up to the pitch, on other devices
+    except for rounding.
     """
 
     task = Task.SYNTHESIZE
     takes_compute_type = False
     vocabulary = VocabularyKind.PHONEMES
     companions = tuple(LETTER_TO_SOUND.values())
-    #: The names of the stages, in order.
     stages: tuple[str, ...]
     sample_rate: int
-    #: Phoneme → id.
     symbols: Mapping[str, int]
-    #: Samples of a frame that durations count.
+    #: Samples per frame of the durations.
     frame_samples: int
-    #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
+    #: Numbers in a voice's style per length of utterance; 0 for a model with a single voice.
     style_size: int
-    #: What matrices become where `precision` is "fast".
+    #: Type of matrices if `precision` is "fast".
     fast_type: TensorType = TensorType.F16
-    #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
-    #: over the utterance, so the last bit of the pitch is heard at its end: on the CPU it does not depend on the batch.
+    #: Number of first stages that compute every utterance separately. A voice's phase accumulates its pitch over the
+    #: utterance, so the last bit of the pitch is audible at its end: on the CPU it must not depend on the batch.
     lone_stages: int
 
     def parts(self) -> tuple[SynthesisStages, ...]:
@@ -74,18 +74,18 @@ class Synthesizer(Model):
         return replace(WeightRules.of(self), exact=tuple(self.prosody_modules()), fast_type=self.fast_type)
 
     def prosody_modules(self) -> Sequence[Module]:
-        """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
+        """Return the modules that decide durations and pitch: rounding in them shifts whole phonemes."""
         return ()
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors are."""
+        """Device of the model's tensors."""
         return next((leaf.device for leaf in self.leaves() if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
-        """The states after a stage: what `for_each` gives while rows are computed by themselves, then a single one.
+        """Return the states after a stage: one per given state in the lone stages, later a single joined state.
 
-        `for_each` applies a function to states that are computed by themselves; by default one after the other.
+        `for_each` applies a function to several states; by default to one after the other.
         """
         if stage < self.lone_stages:
             return for_each(partial(self.run_stage, stage), states)
@@ -93,15 +93,15 @@ class Synthesizer(Model):
 
     @abstractmethod
     def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
-        """One stage of all the rows."""
+        """Run a stage on all rows of a state."""
 
     @property
     def lead_samples(self) -> int:
-        """Samples by which a phoneme is audible before the start that durations give it."""
+        """Samples by which a phoneme is audible before its start according to the durations."""
         return LEAD_FRAMES * self.frame_samples
 
     def speech(self, state: SpeechState) -> list[Speech]:
-        """The speech of a state that went through all stages."""
+        """Return the speech of a state after all stages, one per row."""
         size = self.frame_samples
         return [
             Speech(samples[: size * sum(counts)], [size * count for count in counts])

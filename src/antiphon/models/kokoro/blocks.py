@@ -1,4 +1,4 @@
-"""Layers that Kokoro's predictor and decoder share: norms that a style steers, and residual blocks of them."""
+"""Layers that Kokoro's predictor and decoder share: norms with scale and shift from a style, and residual blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StyleGain(Module):
     def __init__(self, source: Source, style: int, channels: int) -> None:
         self.fc = Linear(source, "fc", style, 2 * channels, bias=True)
         assert self.fc.bias is not None
-        self.fc.bias[:channels] += 1.0  # the scale is 1 + what the layer says
+        self.fc.bias[:channels] += 1.0  # the scale is 1 + the layer's output
         self.channels = channels
 
     def __call__(self, style: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ class StyleGain(Module):
 
 
 class StyleNorm(Module):
-    """Instance norm with scale and shift from the style, and the activation after it; in 16 bits where `half`."""
+    """An instance norm with scale and shift from the style, and the activation after it; in 16 bits if `half`."""
 
     def __init__(self, source: Source, style: int, channels: int, alpha: Tensor | None = None) -> None:
         self.gain = StyleGain(source, style, channels)
@@ -45,7 +45,7 @@ class StyleNorm(Module):
 
 
 class StyleBlock(Module):
-    """(convolutions of the normed input + the input) / √2; with `upsample`, twice as many frames come out."""
+    """(convolutions of the normed input + the input) / √2; `upsample` doubles the number of frames."""
 
     def __init__(
         self, source: Source, shortcut: Source, inputs: int, outputs: int, style: int, upsample: bool = False
@@ -82,7 +82,7 @@ class SnakeBlock(Module):
         for norms, convs in ((self.norms1, self.convs1), (self.norms2, self.convs2)):
             for norm, conv in zip(norms, convs, strict=True):
                 assert norm.alpha is not None
-                # The norm gives alpha times the activation; the convolution's input channels take it out again.
+                # The norm returns alpha times the activation, so the convolution's input channels are divided by alpha.
                 conv.weight = conv.weight / norm.alpha[None, :, None]
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Kokoro's sizes, from the `config.json` that comes with it."""
+"""Kokoro's sizes, from its `config.json`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KokoroConfig:
 
     @property
     def hop(self) -> int:
-        """Samples for each value of the pitch curve."""
+        """Samples per value of the pitch curve."""
         return self.transform_hop * prod(self.upsample_rates)
 
 

@@ -26,7 +26,7 @@ NOISE_KERNELS = (7, 11)
 
 
 class FrameDecoder(Module):
-    """Text, pitch and energy by frame → what the generator starts from, twice as many frames."""
+    """Text, pitch and energy by frame → the generator's input, with twice as many frames."""
 
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         hidden, style = config.hidden_size, config.style_size
@@ -53,7 +53,7 @@ class FrameDecoder(Module):
 
 
 class HarmonicSource(Module):
-    """Pitch → the spectrum of a source that hums at it."""
+    """Pitch → the spectrum of a harmonic source with that pitch."""
 
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         self.weight = source.tensor("m_source.l_linear.weight", (1, NUM_HARMONICS)).view(-1)
@@ -63,7 +63,7 @@ class HarmonicSource(Module):
         self.transform_hop = config.transform_hop
 
     def __call__(self, pitch: Tensor, lengths: Tensor) -> Tensor:
-        """pitch [B, T] → magnitudes and phases [B, T * hop / transform_hop + 1, bins]."""
+        """Return magnitudes and phases [B, T * hop / transform_hop + 1, bins] for pitch [B, T]."""
         sound = ops.harmonic_source(
             pitch, lengths, self.weight, self.bias, self.hop, SAMPLE_RATE, VOICED_THRESHOLD, SINE_GAIN
         )
@@ -71,7 +71,7 @@ class HarmonicSource(Module):
 
 
 class UpsampleStage(Module):
-    """More frames of fewer channels, the source mixed in, and three blocks, of which the mean is taken."""
+    """Upsampling to more frames with fewer channels, plus the source, then the mean of three blocks."""
 
     def __init__(self, source: Source, config: KokoroConfig, index: int) -> None:
         rates, kernels = config.upsample_rates, config.upsample_kernels
@@ -98,17 +98,15 @@ class UpsampleStage(Module):
         return lengths * self.rate + (1 if self.is_last else 0)
 
     def begin(self, x: Tensor, spectrum: Tensor, style: Tensor, lengths: Tensor) -> Tensor:
-        """What the blocks start from; x has `lengths` frames, the result `out_lengths` of them."""
+        """Return the blocks' input: `out_lengths(lengths)` frames for the `lengths` frames of x."""
         noise = self.noise_block(self.noise_conv(spectrum), style, self.out_lengths(lengths))
         x = self.up(ops.leaky_relu(x, UPSAMPLE_SLOPE, lengths))
-        if self.is_last:  # one frame more, mirrored at the start
+        if self.is_last:  # one additional frame, mirrored at the start
             return ops.add(ops.prepend_mirrored(x), noise)
         return ops.add(x, noise)
 
 
 class Generator(Module):
-    """Frames → samples."""
-
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         bins = config.transform_size + 2
         self.source = HarmonicSource(source, config)

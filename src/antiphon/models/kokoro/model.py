@@ -1,4 +1,4 @@
-"""Kokoro-82M: StyleTTS 2 (arXiv:2306.07691) with an iSTFTNet vocoder, one shot from phonemes to samples."""
+"""Kokoro-82M: StyleTTS 2 (arXiv:2306.07691) with an iSTFTNet vocoder, from phonemes to samples in one pass."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from antiphon.weights.source import Source
 
 
 class Kokoro(Synthesizer):
-    """A voice's style for an utterance is two halves: the first steers the decoder, the second the predictors.
+    """The Kokoro model. The first half of a voice's style goes to the decoder, the second to the predictors.
 
-    The norms of the decoder look at the whole utterance, so its stages are cut by layers and not by time.
+    The decoder's norms need the whole utterance, so its stages are split by layers, not by time.
     """
 
     architectures = ("kokoro",)

@@ -24,7 +24,7 @@ _ATTENTION = ("query", "key", "value", "dense")
 
 
 class PhonemeBert(Module):
-    """ALBERT over phonemes (PL-BERT, arXiv:2301.08810): one layer applied many times. Ids end to end in."""
+    """ALBERT over phonemes (PL-BERT, arXiv:2301.08810): one layer, applied many times, on concatenated ids."""
 
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         hidden, tables = config.bert_size, source.at("embeddings")
@@ -50,7 +50,10 @@ class PhonemeBert(Module):
 
 
 class TextEncoder(Module):
-    """What the phonemes sound like: convolutions, then an LSTM both ways. [B, T, hidden], zero beyond the lengths."""
+    """An encoder of the phonemes' sound: convolutions, then a bidirectional LSTM.
+
+    Returns [B, T, hidden], zero beyond the lengths.
+    """
 
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         hidden = config.hidden_size
@@ -70,7 +73,7 @@ class TextEncoder(Module):
 
 
 class DurationEncoder(Module):
-    """LSTMs with norms between them, the style beside every frame. Gives [B, T, hidden + style]."""
+    """LSTMs with norms between them, and the style appended to every frame. Returns [B, T, hidden + style]."""
 
     def __init__(self, source: Source, config: KokoroConfig) -> None:
         hidden, style = config.hidden_size, config.style_size
@@ -90,7 +93,7 @@ class DurationEncoder(Module):
 
 
 class CurvePredictor(Module):
-    """Pitch or energy: two values for every frame."""
+    """A predictor of pitch or energy: two values per frame."""
 
     def __init__(self, source: Source, shortcut: Source, name: str, config: KokoroConfig) -> None:
         hidden, style = config.hidden_size, config.style_size
@@ -110,7 +113,7 @@ class CurvePredictor(Module):
 
 
 class Predictor(Module):
-    """How long every phoneme lasts, and the curves of pitch and energy over the frames."""
+    """A predictor of every phoneme's duration, and of the curves of pitch and energy over the frames."""
 
     def __init__(self, encoder: Source, config: KokoroConfig) -> None:
         source, hidden, style = encoder.at("predictor"), config.hidden_size, config.style_size
@@ -122,12 +125,12 @@ class Predictor(Module):
         self.energy = CurvePredictor(source, encoder, "N", config)
 
     def frame_counts(self, encoded: Tensor, lengths: Tensor, speed: Tensor) -> Tensor:
-        """Frames [B, T] that each phoneme lasts."""
+        """Return the duration of each phoneme in frames [B, T]."""
         x = self.lstm(encoded, lengths)
         logits = self.durations(x.flatten(0, 1)).unflatten(0, x.shape[:2])
         return ops.frame_counts(logits, lengths, speed, "sigmoid")
 
     def curves(self, frames: Tensor, style: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Pitch in Hz and energy, each [B, 2 * frames, 1]."""
+        """Return pitch in Hz and energy, each [B, 2 * frames, 1]."""
         x = self.shared(frames, lengths)
         return self.pitch(x, style, lengths), self.energy(x, style, lengths)

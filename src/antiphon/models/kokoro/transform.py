@@ -1,9 +1,9 @@
-"""The Fourier transform of Kokoro's source, with the small errors that the network is used to.
+"""The Fourier transform of Kokoro's source, with the rounding errors that the network was trained with.
 
-Frames without a voice hold a constant, whose spectrum is empty above the first bins. The network is given the phases
-of those bins all the same, and they are whatever the transform's rounding leaves. The exported graph computes the
-transform by the chirp-z algorithm with tables in single precision; the matrix here is that algorithm with the same
-tables, so that the phases agree.
+Unvoiced frames are constant, so their spectrum is empty above the first bins. The network still reads the phases of
+those bins, which only the transform's rounding decides. The exported graph computes the transform by the chirp-z
+algorithm with tables in single precision; the matrix here is that algorithm with the same tables, so that the phases
+agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def transform_basis(size: int) -> Tensor:
-    """Windowed cosines, then sines, of a transform of `size` samples: [size + 2, 1, size]."""
+    """Return windowed cosines, then sines, of a transform of `size` samples: [size + 2, 1, size]."""
     n = torch.arange(size, dtype=torch.float64)
     window = (0.5 - 0.5 * torch.cos(2 * math.pi * n / size)).float().double()
     angle = -torch.tensor(math.pi, dtype=torch.float32) * n.float() * n.float() / size
@@ -34,7 +34,7 @@ def transform_basis(size: int) -> Tensor:
 
 
 def _transform(x: Tensor, inverse: bool) -> Tensor:
-    """A transform of a power of two in its last dimension, radix 2, with rotations rounded to single precision."""
+    """Transform the last dimension, a power of two, by radix 2 with rotations rounded to single precision."""
     size = x.shape[-1]
     turn = (1.0 if inverse else -1.0) * torch.tensor(2 * math.pi, dtype=torch.float32) / size
     angle = torch.arange(size, dtype=torch.float32) * turn
