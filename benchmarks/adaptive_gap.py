@@ -1,10 +1,11 @@
-"""A long prompt arrives while others decode: how long do the others wait for their next token?
+"""Measure how long decoding requests wait for their next token while a long prompt is computed.
 
     python benchmarks/adaptive_gap.py [--model smollm2-135m] [--prompt 6000] [--decoding 8]
 
 First the decode-only step is measured; the target for the time per output token is 1.5 times that. Then the prompt
-arrives under three settings: `adaptive` with that target, `fcfs` in chunks, and `fcfs` with whole prompts. Printed: the
-99th percentile and the largest of the running requests' inter-token gaps, relative to the target. All in one process.
+arrives under three settings: `adaptive` with that target, `fcfs` in chunks, and `fcfs` with whole prompts. Printed are
+the 99th percentile and the maximum of the decoding requests' inter-token gaps, relative to the target. Everything runs
+in one process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 class Scene:
-    """Requests that decode on a fresh engine core, past their prompts and with a fitted cost model."""
+    """Fresh engine core with requests that decode, past their prompts and with a fitted cost model."""
 
     def __init__(self, loaded: LoadedModel, decoding: int, config: EngineConfig) -> None:
         self.loaded = loaded
@@ -40,7 +41,7 @@ class Scene:
         self.core.add_model(slot)
         source = random.Random(0)
         self.requests = [self._add(f"decode-{index}", DECODE_PROMPT, source) for index in range(decoding)]
-        # Prompts of several lengths pass through first, so that the cost model has seen what prefill costs.
+        # Prompts of several lengths run first, so that the cost model has measured prefill.
         for index in range(4):
             self._add(f"warm-{index}", 64 * (index + 1), source, max_tokens=2)
         for _ in range(WARM_STEPS):
@@ -58,7 +59,10 @@ class Scene:
         return statistics.median(gap for r in self.requests for gap in r.marks.inter_token_gaps[-steps:])
 
     def gaps_during_prompt(self, length: int) -> tuple[list[float], float, int]:
-        """Gaps of the decoding requests from the prompt's arrival to its first token, its wait, and the steps."""
+        """Add a prompt of `length` tokens and step until its first token.
+
+        Return the decoding requests' gaps in that time, the prompt's time to first token, and the number of steps.
+        """
         before = [len(request.marks.tokens) for request in self.requests]
         arriving = self._add("long", length, random.Random(1), max_tokens=1)
         steps = 0

@@ -1,13 +1,13 @@
-"""Transcription against faster-whisper and whisper.cpp: the same weights, threads and beam size, in turns, in one run.
+"""Compare transcription with faster-whisper and whisper.cpp: same weights, threads and beam size, in turns.
 
     python benchmarks/asr.py [--seconds 600] [--several 8] [--several-seconds 60] [--rounds 3] [--threads 2] [--beam 1]
                              [--quantize int8]
 
-Every engine lives in a process of its own, loaded and idle while the others work. Recordings are real clips joined in
-random order with at most a tenth of silence, other ones every round, so that nothing can be remembered. faster-whisper
-(its batched pipeline, int8) reads the same CTranslate2 file as we do, whisper.cpp the same ggml file; ours become what
-`--quantize` says, `none` for as the file has them. Printed are medians over the rounds of the real-time factor, the
-word error rate, the peak of resident memory, and ratios.
+Every engine has its own process, loaded and idle while the others work. Recordings are real clips joined in random
+order with at most a tenth of silence, and differ in every round, so that no engine can reuse a result. faster-whisper
+(its batched pipeline, int8) reads the same CTranslate2 file as Antiphon, and whisper.cpp the same ggml file.
+`--quantize` sets the type of Antiphon's weights; `none` keeps the file's. Printed are medians over the rounds of the
+real-time factor, the word error rate and the peak of resident memory, and the engines' ratios.
 Needs the `bench` extra, and the clips that the tests fetch.
 """
 
@@ -50,7 +50,7 @@ class Ours:
 
 
 class FasterWhisper:
-    """Its pipeline batches the windows of one recording; several recordings go to it one after the other."""
+    """faster-whisper's pipeline, which batches the windows of a recording; recordings run in sequence."""
 
     def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from faster_whisper import BatchedInferencePipeline, WhisperModel
@@ -71,7 +71,7 @@ class FasterWhisper:
 
 
 class WhisperCpp:
-    """One context, so recordings go to it one after the other."""
+    """A context of whisper.cpp, which transcribes recordings in sequence."""
 
     def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from pywhispercpp.model import Model
@@ -91,7 +91,7 @@ ENGINES = {"antiphon": Ours, "faster-whisper": FasterWhisper, "whisper.cpp": Whi
 
 
 def work(pipe: Connection, engine: str, model: str, threads: int, beam: int, quantize: str) -> None:
-    """A process: load, then transcribe what comes until nothing does."""
+    """Load an engine, then transcribe each list of recordings from the pipe until it sends None."""
     import os
 
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -153,7 +153,7 @@ def main() -> None:
         jobs[f"{arguments.several} at once"] = (arguments.several, arguments.several_seconds)
     for job, (count, seconds) in jobs.items():
         figures = {name: Figures() for name in pipes}
-        for turn in range(arguments.rounds + 1):  # the first warms up and is not counted
+        for turn in range(arguments.rounds + 1):  # the first round warms up and is not counted
             length = seconds if turn else min(seconds, 30.0)
             made = [joined_recording(length, seed) for seed in range(turn * count, (turn + 1) * count)]
             assert all(silence_share(sound) <= 0.1 for sound, _ in made)

@@ -1,9 +1,9 @@
-"""From the start of `antiphon run` to its first output: the model loaded in the command, and a running server used.
+"""Measure the time from the start of `antiphon run` to its first output, with a local model and with a server.
 
     python benchmarks/cli_start.py smollm2-135m --rounds 7
 
-Rounds are interleaved, embedded and remote in turn; the first of each is not counted. Both give the same answer, at
-temperature 0, or the script ends with an error. It starts the server itself, and stops it.
+Rounds alternate between both; the first round is not counted. Both must give the same answer at temperature 0, or the
+script ends with an error. It starts and stops the server itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 
 @contextmanager
 def server(model: str) -> Iterator[str]:
-    """The URL of a server that holds the model and is ready."""
+    """Yield the URL of a server that has loaded the model and is ready."""
     process = subprocess.Popen(
         [*COMMAND, "serve", model, "--port", "0", "--kv-memory", "256", "--offline"], stderr=subprocess.PIPE, text=True
     )
@@ -33,7 +33,7 @@ def server(model: str) -> Iterator[str]:
     try:
         lines = iter(process.stderr.readline, "")
         url = next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
-        while next(lines, None) != f"API: {url}/v1\n":  # the last line of the start-up's table
+        while next(lines, None) != f"API: {url}/v1\n":  # last line of the start-up table
             assert process.poll() is None, "the server ended"
         with urllib.request.urlopen(f"{url}/readyz") as answer:
             assert answer.status == 200
@@ -44,7 +44,7 @@ def server(model: str) -> Iterator[str]:
 
 
 def timed(model: str, prompt: str, tokens: int, options: list[str]) -> tuple[float, float, float, str]:
-    """Seconds to the first byte of the answer and to the end, seconds of processor time, and the answer."""
+    """Run a prompt; return seconds to the first byte and to the end, processor seconds, and the answer."""
     asked = ["run", model, prompt, "--temperature", "0", "--max-tokens", str(tokens)]
     before = os.times()
     started = time.perf_counter()

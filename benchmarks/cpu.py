@@ -1,16 +1,17 @@
-"""Antiphon and llama.cpp on the same CPU, the same files and the same threads, in turns.
+"""Compare Antiphon with llama.cpp on the same CPU, with the same files and threads, in turns.
 
     python benchmarks/cpu.py --llama DIR [--models smollm2-135m …] [--threads 2] [--rounds 3] [--cases one,prefill,8]
 
-DIR holds llama.cpp's `llama-bench` and `llama-batched-bench`, built for this machine. llama.cpp is given the best of
-several settings (flash attention on or off, KV of fp16 or q8_0), chosen in a first round for each case. Then rounds of
-one and the other, medians, and the ratio. Tokens per second count all streams together. For one stream, the bytes of
-weights that we read per second stand beside what the machine reads from a buffer of that size in the same run.
+DIR holds llama.cpp's `llama-bench` and `llama-batched-bench`, built for this machine. For each case, llama.cpp runs
+with the best of several settings (flash attention on or off, KV of fp16 or q8_0), chosen in a first round. Then both
+run in turns; printed are medians and their ratio. Tokens per second count all streams together. For one stream,
+Antiphon's weight bandwidth is printed as a share of the machine's, measured on a buffer of the same size in the same
+run.
 
     one      128 tokens after a prompt of 128, one stream
     prefill  a prompt of 512 tokens
-    8, 32    64 tokens after prompts of 128, so many streams
-    deep     32 tokens behind 4,096 others, one stream; deep8: eight streams, which share those 4,096
+    8, 32    64 tokens after prompts of 128, in 8 or 32 streams
+    deep     32 tokens after a prompt of 4,096, one stream; deep8: eight streams that share these 4,096
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SETTINGS = {"fa, f16": (1, "f16"), "no fa, f16": (0, "f16"), "fa, q8_0": (1, "q8
 
 @dataclass(frozen=True)
 class Case:
-    """So many streams that make `output` tokens each after a prompt; `output` 0 measures the prompt itself."""
+    """Streams that generate `output` tokens each after a prompt; with 0, the prompt itself is measured."""
 
     streams: int
     prompt: int
@@ -50,7 +51,7 @@ CASES = {
 
 
 def llama_rate(folder: Path, file: Path, case: Case, setting: str, threads: int) -> float:
-    """llama.cpp's tokens per second."""
+    """Return llama.cpp's tokens per second in a case."""
     flash, kv = SETTINGS[setting]
     common = ["-m", str(file), "-t", str(threads), "-ctk", kv, "-ctv", kv]
     if case.output == 0:
@@ -90,7 +91,7 @@ def _output(command: list[str]) -> str:
 
 
 class Ours:
-    """A process of its own that keeps the model loaded and measures one case at a time."""
+    """Worker process that keeps the model loaded and measures a case at a time."""
 
     def __init__(self, model: str, threads: int, key_value: str) -> None:
         command = [sys.executable, __file__, "--worker", model, "--kv", key_value, "--threads", str(threads)]
@@ -118,7 +119,7 @@ class Ours:
 
 
 def work(model: str, key_value: str, threads: int) -> None:
-    """Answers each case named on a line of stdin with its tokens per second."""
+    """Answer each case named on a line of stdin with its tokens per second."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     from antiphon import Engine
 
@@ -133,7 +134,7 @@ def work(model: str, key_value: str, threads: int) -> None:
 
 
 def bandwidth(engine, rate: float) -> dict[str, float]:  # type: ignore[no-untyped-def]
-    """Bytes of weights read per second at so many steps per second, and the machine's limit."""
+    """Return the bytes of weights read per second at `rate` steps per second, and the machine's limit."""
     from antiphon.ops.native.program.limits import measure_limits
     from antiphon.ops.program.describe import totals
 
@@ -143,7 +144,7 @@ def bandwidth(engine, rate: float) -> dict[str, float]:  # type: ignore[no-untyp
 
 
 def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # type: ignore[no-untyped-def]
-    """Decoding, or the prompt, from the engine's own trace: only steps in which all streams advance count."""
+    """Return the tokens per second of a case. Decoding counts only steps in which all streams advance."""
     from antiphon import SamplingParams
     from trace_steps import trace_steps
 
@@ -157,7 +158,7 @@ def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # 
         started = time.perf_counter()
         engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
         return {"rate": case.prompt / (time.perf_counter() - started)}
-    # The prompts are read first, so that all streams begin to write in the same step.
+    # Cache the prompts first, so that all streams begin to decode in the same step.
     for prompt in prompts[: 1 if case.shared_prompt else None]:
         engine.generate([prompt], SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
     began = time.perf_counter()

@@ -1,12 +1,12 @@
-"""Milliseconds of one look of the end-of-turn model beside onnxruntime, and of echo cancelling.
+"""Measure milliseconds per look of the end-of-turn model, beside onnxruntime, and of echo cancelling.
 
     python benchmarks/end_of_turn.py --rounds 20 --threads 2
     python benchmarks/end_of_turn.py --accuracy clip.wav ...
 
-Rounds are interleaved and medians are printed; the first of each is not counted. A look includes the log-mel frames of
-8 s of sound, which take the same time everywhere. Needs `onnxruntime`.
+Rounds are interleaved and medians are printed; the first round is not counted. A look includes the log-mel frames of 8
+s of sound, which take the same time in every case. Needs `onnxruntime`.
 
-With `--accuracy` each recording is one whole sentence. Looks are 200 ms after its end, where the turn is complete, and
+With `--accuracy`, each recording is a whole sentence. Looks are 200 ms after its end, where the turn is complete, and
 after every gap between two of its words, where it is not; each with and without another sentence before it.
 """
 
@@ -49,7 +49,7 @@ def session(threads: int) -> onnxruntime.InferenceSession:
 
 
 def looks(threads: int) -> dict[str, Callable[[], object]]:
-    """One look each, at the same sound."""
+    """Return functions that each take a look at the same sound, by name."""
     sound = 0.05 * np.random.default_rng(0).standard_normal(8 * RATE).astype(np.float32)
     fast, floats, graph = network("fast"), network("fp32"), session(threads)
 
@@ -66,7 +66,7 @@ def looks(threads: int) -> dict[str, Callable[[], object]]:
 
 
 def gaps(clip: Floats, end: int) -> list[int]:
-    """Quiet places between words, in samples, before the last half second of speech."""
+    """Return quiet positions between words, in samples, except in the last half second of speech."""
     power = np.convolve(clip**2, np.ones(480) / 480, "same")[::160]
     quiet = 0.15 * np.median(power[power > 1e-6])
     places = [i for i in range(50, len(power)) if power[i] < quiet and power[i] == power[max(0, i - 12) : i + 13].min()]
@@ -81,7 +81,7 @@ def speech_end(clip: Floats) -> int:
 
 
 def labelled_looks(clips: Sequence[Floats]) -> Iterator[tuple[Floats, bool]]:
-    """Sound, and whether its speaker has finished."""
+    """Yield sounds, each with whether its speaker has finished."""
     for index, clip in enumerate(clips):
         end = speech_end(clip)
         tone = np.tile(clip[end - 320 :][-1600:], 1 + RATE // len(clip[end - 320 :][-1600:]))[: RATE // 5]
@@ -92,7 +92,7 @@ def labelled_looks(clips: Sequence[Floats]) -> Iterator[tuple[Floats, bool]]:
 
 
 def accuracy(paths: Sequence[str], threads: int) -> None:
-    """Which decisions are right, ours and onnxruntime's on the graph with its rounding."""
+    """Print the share of correct decisions of Antiphon, and of onnxruntime on the graph with its rounding."""
     clips = [decode(Path(path), rate=RATE).values for path in paths]
     fast, graph = network("fast"), session(threads)
     rows = []
@@ -115,7 +115,7 @@ def milliseconds(run: Callable[[], object]) -> float:
 
 
 def echo_milliseconds(seconds: int = 10) -> float:
-    """Milliseconds for 20 ms of sound while a voice is played and comes back."""
+    """Return milliseconds per 20 ms of sound while a voice is played and its echo is recorded."""
     voice = 0.1 * np.random.default_rng(1).standard_normal(seconds * RATE).astype(np.float32)
     heard = np.concatenate([np.zeros(2400, np.float32), 0.18 * voice[:-2400]])
     guard = EchoGuard()

@@ -1,9 +1,9 @@
-"""What the loop itself costs: plan, batch build, commit and delivery with a model that costs nothing.
+"""Measure the engine loop's own cost: plan, batch build, commit and delivery with a model that costs nothing.
 
     python benchmarks/engine_overhead.py [--sequences 256] [--steps 300] [--rounds 5]
 
-Prints microseconds per sequence and step, by part, as the median of several rounds. Sampling is left out: the
-stand-in for a model returns its tokens at once.
+Prints microseconds per sequence and step, by part, as the median of several rounds. Sampling is left out: the stand-in
+for a model returns its tokens at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARTS = ("plan", "build", "commit")
 
 
 class WordTokenizer(Tokenizer):
-    """One word a token: as cheap as any real vocabulary, whose token bytes are looked up in a list as well."""
+    """Tokenizer with a word per token, as cheap as a real one, which also looks up token bytes in a list."""
 
     special = SpecialTokens()
     add_bos = False
@@ -56,7 +56,7 @@ class WordTokenizer(Tokenizer):
 
 
 class FreeExecutor:
-    """Builds the whole batch and then pretends to have run it."""
+    """Executor that builds the whole batch and then pretends to have run it."""
 
     def __init__(self, rows: RowStore) -> None:
         self._rows = rows
@@ -75,7 +75,7 @@ class FreeExecutor:
 
 
 def free_core(sequences: int, steps: int) -> tuple[EngineCore, list[SampleOutput]]:
-    """An engine whose sequences are all decoding, and can do so many steps; and what reads them."""
+    """Return an engine whose sequences all decode, with room for `steps` steps, and the readers of its outputs."""
     group = CacheGroup("self", CacheKind.FULL, 1, 1, 64)
     layout = CacheLayout(group, BLOCK_TOKENS)
     arena = SlabArena(layout.block_bytes * sequences * 64, layout.block_bytes * 64)
@@ -87,7 +87,7 @@ def free_core(sequences: int, steps: int) -> tuple[EngineCore, list[SampleOutput
     tokenizer = WordTokenizer()
     outputs = []
     for index in range(sequences):
-        # Distinct prompts of ragged lengths, so that block boundaries do not fall together.
+        # Prompts differ in length, so that block boundaries are not all in the same step.
         request = Request(str(index), "free", [index] * (1 + index % 31), SamplingParams(max_tokens=steps + 50))
         outputs.append(SampleOutput(tokenizer, request, lambda output: None))
         core.add(request)
@@ -97,7 +97,7 @@ def free_core(sequences: int, steps: int) -> tuple[EngineCore, list[SampleOutput
 
 
 def one_round(sequences: int, steps: int) -> dict[str, float]:
-    """Microseconds per sequence and step of each part, and of the whole loop by the wall clock."""
+    """Return microseconds per sequence and step of each part, and of the whole loop in wall time."""
     core, outputs = free_core(sequences, steps)
     first = core.telemetry.num_steps
     begun = time.perf_counter()

@@ -1,16 +1,16 @@
-"""What `/admin/events` costs: processor time per decode step, of the engine and of the server, on and off.
+"""Measure the cost of `/admin/events`: processor time per decode step of the engine and the server, on and off.
 
     python benchmarks/event_stream.py [--model smollm2-135m] [--streams 32] [--output 40] [--rounds 8] [--listeners 1]
 
-`antiphon serve` runs as processes of its own. In each round 32 streams decode together twice, with the same prompts:
-once while `/admin/events` is read and once while it is not; the order changes from round to round. A round gives the
-processor time of each process per step (of all its threads, by the scheduler's own clock in nanoseconds), that of the
-thread that makes the reports alone, and the median gap between two tokens. Printed are medians over the rounds, and the
-median of the differences within a round.
+`antiphon serve` runs in its own processes. In each round, 32 streams decode together twice, with the same prompts: once
+while `/admin/events` is read and once while it is not; the order alternates between rounds. A round gives the processor
+time per step of each process (of all its threads, by the scheduler's clock in nanoseconds) and of the reporting thread
+alone, and the median gap between two tokens. Printed are medians over the rounds, and the median of the differences
+within a round.
 
-A difference of a few hundred microseconds drowns in the noise of the model's own time. So what one report costs is
-measured by itself too: with 32 decoding requests of a model that computes nothing, the processor time of the sample,
-which the engine's thread takes, and of the report, which another thread makes of it.
+A difference of a few hundred microseconds drowns in the noise of the model's own time. So the cost of a report is also
+measured by itself: with 32 decoding requests of a model that computes nothing, the processor time of the sample, taken
+on the engine's thread, and of the report, made from it on another thread.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ FIGURES = (
 
 
 def cpu_nanoseconds(pid: int) -> dict[str, int]:
-    """By thread. Those that have ended are not in it, so none may end while something is measured."""
+    """Return processor nanoseconds by thread. Ended threads are missing, so none may end during a measurement."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return {task.name: int((task / "schedstat").read_text().split()[0]) for task in tasks}
 
 
 class Reader:
-    """Reads events in a thread and counts them; what it does with them is not the server's cost."""
+    """Reader that counts the bytes of events in a thread; its own processor time is not part of the server's."""
 
     def __init__(self, url: str, token: str) -> None:
         self._client = httpx.Client(headers={"authorization": f"Bearer {token}"}, timeout=60)
@@ -131,7 +131,7 @@ class Benchmark:
     async def run(self) -> None:
         await self._streams(self._prompts(), False)
         for round_ in range(self._arguments.rounds):
-            prompts = self._prompts()  # the second time they are in the prefix cache
+            prompts = self._prompts()  # cached in the prefix cache from the second time on
             await self._streams(prompts, False)
             for listens in ((False, True), (True, False))[round_ % 2]:
                 self.measured[listens].append(await self._streams(prompts, listens))
@@ -139,13 +139,13 @@ class Benchmark:
 
 
 def one_report(streams: int, count: int = 300) -> tuple[float, float]:
-    """Microseconds of processor time of a sample, and of the report made of it, one after each step."""
+    """Return mean processor microseconds of a sample, and of the report made from it, one per step."""
     core, _ = free_core(streams, count)
     sampler, kept = ActivitySampler(core), ActivityReport()
     samples, reports = [], []
     for number in range(count):
         core.step()
-        is_full = number % 5 == 0  # counts and the map go with every fifth
+        is_full = number % 5 == 0  # every fifth report includes counts and the cache map
         begun = time.thread_time()
         sample = sampler.take(with_caches=is_full)
         taken = time.thread_time()

@@ -1,13 +1,13 @@
-"""lm-eval's `local-completions` on a local task, beside the same weights under transformers or in process.
+"""Run a local task with lm-eval's `local-completions`, beside the same weights under transformers or in process.
 
     python benchmarks/lm_eval_local.py [--model smollm2-135m] [--items 200] [--beside transformers|engine] --text FILE
 
-The task is made from a text: which of four continuations is the true one. It is run twice by the `lm-eval` package:
-against `antiphon serve` over HTTP (prompts echoed with their log-probabilities), and beside it
+The task is made from a text: choose the true one of four continuations. The `lm-eval` package runs it twice: against
+`antiphon serve` over HTTP (prompts echoed with their log-probabilities), and beside it
 
-- with transformers on the weights of the same GGUF file, dequantised to fp32; exits with 1 if the accuracies are more
-  than a point apart;
-- or with the embedded engine; exits with 1 unless every log-likelihood of every item is the same number.
+- with transformers on the weights of the same GGUF file, dequantised to fp32; exits with 1 if the accuracies differ by
+more than a point;
+- or with the embedded engine; exits with 1 unless every log-likelihood of every item is equal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_POINTS_APART = 1.0
 
 
 def make_items(text: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Passages of the text, its markup left out, with four endings, of which one follows."""
+    """Return passages of the text, without markup, each with four endings of which one is the true one."""
     source = random.Random(seed)
     words = [word for word in text.split() if WORD.fullmatch(word)]
     size = CONTEXT_WORDS + ENDING_WORDS
@@ -73,7 +73,7 @@ def task_of(folder: Path, items: list[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Result:
-    """Accuracies in percent, and for each item the log-likelihoods of its endings."""
+    """Accuracies in percent, log-likelihoods of the endings by item, and seconds taken."""
 
     accuracies: dict[str, float]
     answers: dict[int, Any]
@@ -92,7 +92,7 @@ def evaluate(model: Any, task: dict[str, Any], **options: Any) -> Result:
 
 
 def engine_model(engine: Any, tokenizer: Any) -> Any:
-    """The embedded engine as a model of lm-eval. Prompts are encoded as `local-completions` encodes them."""
+    """Wrap the embedded engine as a model of lm-eval that encodes prompts as `local-completions` does."""
     from lm_eval.api.model import TemplateLM
 
     from antiphon import SamplingParams
@@ -110,7 +110,7 @@ def engine_model(engine: Any, tokenizer: Any) -> Any:
             params = SamplingParams(max_tokens=1, logprobs=1, prompt_logprobs=True)
             scored = []
             for (_, context, _), answer in zip(requests, engine.generate(prompts, params), strict=True):
-                first = len(context) - 1  # the first token of a prompt has no log-probability
+                first = len(context) - 1  # a prompt's first token has no log-probability
                 own, tops = answer.prompt_logprobs[first:], answer.prompt_top_logprobs[first:]
                 is_greedy = all(value == top[0][1] for value, top in zip(own, tops, strict=True))
                 scored.append((sum(own), is_greedy))
@@ -127,7 +127,7 @@ def engine_model(engine: Any, tokenizer: Any) -> Any:
 
 @contextmanager
 def served(model: str) -> Iterator[str]:
-    """The address of a server that is ready."""
+    """Yield the address of a server that is ready."""
     import httpx
 
     code = "from antiphon.cli.app import main; main()"
@@ -189,7 +189,7 @@ def main() -> int:
 
 
 def completions_arguments(model: str, url: str, tokenizer: Path, concurrent: int) -> dict[str, Any]:
-    """How `local-completions` reaches a server."""
+    """Return the arguments with which `local-completions` reaches a server."""
     return {
         "model": model,
         "base_url": f"{url}/v1/completions",

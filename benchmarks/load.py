@@ -1,8 +1,8 @@
-"""How long a model takes to load when its file is in the page cache, by phase.
+"""Measure how long a model takes to load with its file in the page cache, by phase.
 
     python benchmarks/load.py smollm2-135m qwen2.5-coder-0.5b [--rounds 5]
 
-Prints medians in seconds. The process has imported everything before; resolving, opening, tokenizer and weights count.
+Prints medians in seconds of resolving, opening, tokenizer and weights. Imports are done before and do not count.
 """
 
 from __future__ import annotations

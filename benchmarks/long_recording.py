@@ -1,14 +1,14 @@
-"""A long recording with pauses, music and noise: word errors, and words whose times cannot be right.
+"""Transcribe a long recording with pauses, music and noise; count word errors and impossible word times.
 
     python benchmarks/long_recording.py [--seconds 1200] [--model whisper-base.en] [--quantize int8]
                                         [--save FILE] [--sound FILE]
 
-Clips of packages and sentences in Kokoro's voices (`trimmed_clips` and `kokoro_clips`) are put together by
-`support/sound/programme.py`. Printed are the real-time factor and the word error rate without and with the times of
-words, the longest word, and the number of words that are longer than 2 s, go backwards, have no length, or lie more
-than half a second outside the clip that contains them. The exit status is 1 if a word is longer than 2 s, goes
-backwards or has no length. `--save` keeps the recording with its words as an .npz file, and `--sound` takes one,
-so that several versions transcribe the same.
+`support/sound/programme.py` joins clips of packages and sentences in Kokoro's voices (`trimmed_clips` and
+`kokoro_clips`). Printed are the real-time factor and the word error rate without and with word times, the longest word,
+and the number of words that are longer than 2 s, go backwards, have no length, or lie more than half a second outside
+their clip. The exit status is 1 if a word is longer than 2 s, goes backwards or has no length. `--save` writes the
+recording with its words to an .npz file, and `--sound` reads such a file, so that several versions transcribe the same
+recording.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VOICES = [
 
 
 def kokoro_clips() -> list[tuple[Floats, str]]:
-    """Sentences of the round trip, three to a clip, each clip in another voice."""
+    """Synthesize the round trip's sentences, three to a clip, each clip in another voice."""
     sentences = sample_sentences()
     clips = []
     with Engine("kokoro-82m") as engine:
@@ -64,7 +64,7 @@ def keep(path: Path, made: Programme) -> None:
 
 
 def report(made: Programme, transcript: Transcript) -> bool:
-    """Print what is wrong with the words; whether their times can be right."""
+    """Print statistics of the word times; return whether all are possible."""
     words = transcript.words
     lengths = [word.end - word.start for word in words]
     too_long = sum(length > LONGEST_WORD for length in lengths)

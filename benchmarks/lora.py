@@ -1,12 +1,12 @@
-"""Tokens per second with LoRA adapters beside the base model, in turns.
+"""Measure tokens per second with LoRA adapters and with the base model, in turns.
 
     python benchmarks/lora.py [--model smollm2-135m] [--rank 16] [--rounds 7] [--tokens 64] [--quantize q4]
         [--llama-cpp]
 
-The adapters are random, in bf16 as PEFT saves them, on every linear layer. Rounds of all cases one after the other;
-medians, and the cost relative to the base in the same case: the median of the rounds' ratios of CPU seconds per token,
-which other programs on the machine disturb less than they disturb tokens per second. With `--llama-cpp`, one
-stream of llama.cpp (the `xllamacpp` package's library) with and without the same adapter in a GGUF file.
+The adapters are random, in bf16 as PEFT saves them, on every linear layer. Each round runs all cases in turn. Printed
+are medians, and the cost relative to the base in the same case: the median of the rounds' ratios of CPU seconds per
+token, which other programs on the machine disturb less than tokens per second. `--llama-cpp` adds a stream of llama.cpp
+(the `xllamacpp` package's library) with and without the same adapter in a GGUF file.
 
     one      tokens after a prompt of 32, one stream
     eight    the same, 8 streams: with one adapter, and over 4 adapters
@@ -54,7 +54,7 @@ def write_adapter(loaded: LoadedModel, folder: Path, rank: int, seed: int) -> Pa
 
 
 class Rates:
-    """The engine's tokens per second in each case."""
+    """Cases by name, each a function that returns the engine's tokens per second."""
 
     def __init__(self, engine: Engine, loaded: LoadedModel, tokens: int) -> None:
         self._engine = engine
@@ -77,7 +77,7 @@ class Rates:
         return [self._random.randrange(self._vocabulary) for _ in range(length)]
 
     def decode(self, models: list[str]) -> float:
-        """Of the steps in which all streams decode: from the last first token to the first end."""
+        """Return tokens per second of steps in which all streams decode: from the last first token to the first end."""
         params = SamplingParams(max_tokens=self._tokens, ignore_eos=True)
         streams = [self._engine.stream(self._prompt(PROMPT), params, model=model) for model in models]
         for stream in streams:
@@ -94,7 +94,7 @@ class Rates:
 
 
 def write_gguf(loaded: LoadedModel, folder: Path, path: Path, alpha: float) -> Path:
-    """A PEFT adapter as a GGUF file. Rows are not reordered: for the speed that changes nothing."""
+    """Write a PEFT adapter as a GGUF file. Rows are not reordered, since their order does not change the speed."""
     import gguf
     from safetensors.torch import load_file
 
@@ -115,13 +115,13 @@ def write_gguf(loaded: LoadedModel, folder: Path, path: Path, alpha: float) -> P
 
 
 class LlamaCpp:
-    """One stream of llama.cpp through its C interface, at its default settings."""
+    """A stream of llama.cpp through its C interface, at its default settings."""
 
     def __init__(self, path: Path, adapter: Path | None, threads: int) -> None:
         import xllamacpp
 
         class Parameters(ctypes.Structure):
-            _fields_ = [("bytes", ctypes.c_uint8 * 1024)]  # its layout need not be known
+            _fields_ = [("bytes", ctypes.c_uint8 * 1024)]  # opaque: the exact layout need not be known
 
         class Batch(ctypes.Structure):
             _fields_ = [("count", ctypes.c_int32), ("pointers", ctypes.c_void_p * 6)]

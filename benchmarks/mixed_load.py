@@ -1,13 +1,13 @@
-"""Chats beside transcription in one engine: what twenty recordings cost four people who are being answered.
+"""Measure what transcribing twenty recordings costs four chats in the same engine.
 
     python benchmarks/mixed_load.py [--chats 4] [--files 20] [--seconds 30] [--alone 20]
                                     [--chat smollm2-135m] [--transcription whisper-base.en] [--quantize int8]
 
-The chats stream one answer after the other; first alone for `--alone` seconds, then while the recordings are
-transcribed, all at once and at normal priority. Printed are the gaps between the tokens of an answer as its reader sees
-them, and the bound: twice the 99th percentile alone plus one window's bounded step, which is the longest of the
-encoder's stages and of the step that fills its decoder's cross blocks, by the engine's trace (of each the median). Ends
-with an error where the bound is not kept, or an answer or a transcript is missing.
+The chats stream answer after answer; first alone for `--alone` seconds, then while the recordings are transcribed, all
+at once and at normal priority. Printed are the gaps between the tokens of an answer as its reader sees them, and the
+bound: twice the 99th percentile alone plus the longest step of a window. That step is the longest of the encoder's
+stages and of the step that fills its decoder's cross blocks, each the median in the engine's trace. Exits with an error
+if the bound is exceeded, or if an answer or a transcript is missing.
 Needs the clips that the tests fetch.
 """
 
@@ -39,7 +39,7 @@ QUESTIONS = (
 
 @dataclass
 class Gaps:
-    """Seconds between the tokens that readers got, and how many answers they read."""
+    """Seconds between tokens as their readers received them, with the number of answers read."""
 
     seconds: list[float] = field(default_factory=list)
     answers: int = 0
@@ -55,7 +55,7 @@ class Gaps:
 
 
 def chat(engine: Engine, model: str, number: int, done: threading.Event, gaps: Gaps, lock: threading.Lock) -> None:
-    """Answers one after the other until `done`; the last one is read to its end too."""
+    """Read answers until `done` is set; the last answer is read to its end."""
     turn = 0
     while not done.is_set():
         text = f"{QUESTIONS[number % len(QUESTIONS)]} Part {turn + 1}."
@@ -78,7 +78,7 @@ def chat(engine: Engine, model: str, number: int, done: threading.Event, gaps: G
 
 
 class Chats:
-    """Readers of answers, until the context is left."""
+    """Threads that read answers until the context is left."""
 
     def __init__(self, engine: Engine, model: str, count: int) -> None:
         self.gaps = Gaps()
@@ -99,13 +99,13 @@ class Chats:
 
 
 def transcription_steps(engine: Engine, chat_model: str, began: float) -> list[tuple[float, str, int]]:
-    """Seconds, model and stage of the steps since `began`, without those of the chats, from the engine's trace."""
+    """Return seconds, model and stage of the steps since `began` from the engine's trace, except those of the chats."""
     steps = ((step["dur"] / 1e6, step["args"]) for step in trace_steps(engine, since=began * 1e6))
     return [(seconds, step["model"], step["stage"]) for seconds, step in steps if step["model"] != chat_model]
 
 
 def longest_stage_and_filling(steps: list[tuple[float, str, int]], model: str) -> tuple[float, float]:
-    """The longest of the encoder's stages, and the step that fills cross blocks; of each the median."""
+    """Return the median seconds of the encoder's longest stage, and of the step that fills cross blocks."""
     stages: dict[int, list[float]] = {}
     filling = []
     for seconds, name, stage in steps:

@@ -1,10 +1,10 @@
-"""Chats, syntheses and a bulk transcription in one engine, and a critical short synthesis arriving in their midst.
+"""Run chats, syntheses and a bulk transcription in one engine, and measure a critical short synthesis among them.
 
     python benchmarks/mixed_speech.py [--voice-model hibari-6m] [--chats 4] [--syntheses 4] [--recordings 20]
 
 Everything is first computed alone, then all at once with `batch_invariant` and the policy `priority`; the recogniser is
-in int8, as `antiphon transcribe` has it. It prints the time to first audio of the critical synthesis alone and in the
-crowd, and whether every output is what it was alone. The recordings are spoken by the same model beforehand.
+in int8, as in `antiphon transcribe`. Printed are the critical synthesis's time to first audio alone and among the
+others, and whether every output equals its output alone. The same voice model speaks the recordings beforehand.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def first_audio(engine: Engine, voice: str) -> float:
 
 
 def in_threads(work: list[Callable[[], Any]]) -> tuple[list[threading.Thread], list[Any]]:
-    """All of it begun, and where the results will stand: an exception where one was raised."""
+    """Start each task in a thread; return the threads and the results, which include exceptions of failed tasks."""
     results: list[Any] = [None] * len(work)
 
     def run(index: int) -> None:

@@ -1,9 +1,9 @@
-"""Frame times of the web page's timeline with 5,000 steps: moved and zoomed, and following the present.
+"""Measure frame times of the web page's timeline with 5,000 steps: moved and zoomed, and following the present.
 
     python benchmarks/page_timeline.py [--model smollm2-135m] [--steps 5000] [--seconds 6]
 
-A real server and Debian's Chromium without a window. The steps are handed to the page's own module; then the time
-between animation frames is taken, first while wheel events zoom and keys move the window every frame, then at rest.
+Runs a real server and headless Chromium. The steps are passed to the page's own module; then the time between animation
+frames is measured, first while wheel events zoom and keys move the window every frame, then at rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/images/*.svg from the tables of RESULTS.md: `python benchmarks/plots.py` rewrites them."""
+"""Generate docs/images/*.svg from the tables of RESULTS.md: run `python benchmarks/plots.py`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 
 @dataclass(frozen=True)
 class Pair:
-    """One case: Antiphon's figure beside another engine's, and their ratio as the table has it."""
+    """Case of a plot: Antiphon's figure, another engine's, and their ratio as the table states it."""
 
     case: str
     ours: float
@@ -50,7 +50,7 @@ class Plot:
 
 
 def table_rows(text: str, header: str) -> list[list[str]]:
-    """The cells of the rows below the line that begins with `header`."""
+    """Return the cells of the rows below the line that begins with `header`."""
     lines = text.splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith(header))
     rows = []
@@ -62,14 +62,14 @@ def table_rows(text: str, header: str) -> list[list[str]]:
 
 
 def number(cell: str) -> float:
-    """The first number of a cell."""
+    """Return the first number of a cell."""
     found = re.search(r"\d[\d,]*(?:\.\d+)?", cell)
     assert found is not None, f"no number in {cell!r}"
     return float(found[0].replace(",", ""))
 
 
 def plots(text: str) -> list[Plot]:
-    """What is drawn from the text of RESULTS.md."""
+    """Read the plots from the text of RESULTS.md."""
     generation = [
         Pair(row[0].replace(" Q4_1", "").replace(" Q4_K_M", ""), number(row[1]), number(row[2]), row[3])
         for row in table_rows(text, "| model, case | ours, tok/s | llama.cpp's best, tok/s |")
@@ -101,7 +101,7 @@ def plots(text: str) -> list[Plot]:
 
 
 def svg(plot: Plot) -> str:
-    """Two horizontal bars for each case."""
+    """Draw two horizontal bars per case."""
     scale = (WIDTH - LABELS - VALUES) / max(max(pair.ours, pair.theirs) for pair in plot.pairs)
     group = 2 * BAR + GAP + GROUP_GAP
     height = TOP + group * len(plot.pairs) + 8

@@ -1,8 +1,8 @@
-"""How much of a decode step is not native code: everything from the start of one step to the start of the next.
+"""Measure the share of a decode step outside native code, from the start of a step to the start of the next.
 
     python benchmarks/python_share.py smollm2-135m --streams 1 8 32
 
-Also what an empty instruction of a program, the call of a program and a parallel instruction cost by themselves.
+Also prints the costs of an empty instruction of a program, of a program's call and of a parallel instruction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def program_costs() -> None:
         alone.run([], [], [], 1, 0)
         calls.append(time.perf_counter() - begun)
     print(f"an empty instruction: {nanoseconds:.1f} ns; a program's call: {statistics.median(calls) * 1e6:.1f} us")
-    for rows in (128, 256):  # one task, and two
+    for rows in (128, 256):  # one task, and two tasks
         x = torch.zeros(3, rows, 128)
         program = extension().Program(3, [], [], [])
         for _ in range(200):

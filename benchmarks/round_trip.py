@@ -1,11 +1,11 @@
-"""Kokoro heard by machines: words that Whisper hears, a score of the sound, and how far from onnxruntime's it is.
+"""Score Kokoro's speech: words that Whisper recognises, sound quality, and the distance from onnxruntime's sound.
 
     python benchmarks/round_trip.py [--sentences 30] [--arms fast,fp32,onnxruntime]
 
-Thirty sentences are spoken from the same phonemes by our two precisions and by onnxruntime on the same file,
-transcribed by whisper-base.en and compared after Whisper's own normalisation. Where the package `speechmos` is
-installed (its dependencies are not needed), DNSMOS P.835 scores the sound. With --captions, the words' times are
-held against Whisper's alignment instead.
+Antiphon in both precisions and onnxruntime speak thirty sentences from the same file and the same phonemes;
+whisper-base.en transcribes them, and the words are compared after Whisper's own normalisation. If the package
+`speechmos` is installed (its dependencies are not needed), DNSMOS P.835 scores the sound. With --captions, the words'
+times are compared with Whisper's alignment instead.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def log_spectrum(sound: np.ndarray) -> torch.Tensor:
 
 
 def spectral_distance(ours: np.ndarray, theirs: np.ndarray) -> float | None:
-    """The mean difference of log magnitudes, in decibels; None where durations differ."""
+    """Return the mean difference of log magnitudes in decibels, or None if the durations differ."""
     if len(ours) != len(theirs):
         return None
     return float((log_spectrum(ours) - log_spectrum(theirs)).abs().mean()) * 20 / np.log(10)

@@ -1,4 +1,4 @@
-"""What planning and committing a step costs, with many requests running and nothing computed.
+"""Measure the cost of planning and committing a step, with many requests running and nothing computed.
 
 python benchmarks/scheduler_plan.py [--running 256] [--waiting 0] [--groups 1]
 """
@@ -24,7 +24,7 @@ LIMIT_MICROSECONDS = 1000.0
 
 
 def make_scheduler(running: int, waiting: int, groups: int, policy: str) -> Scheduler:
-    """A scheduler whose requests have all had their prompts computed."""
+    """Build a scheduler whose running requests have computed their prompts."""
     arena = SlabArena(4 << 30, 2 << 20)
     specs = [GroupSpec(f"g{index}", 16384, window=64 if index else None) for index in range(groups)]
     config = SchedulerConfig(max_running=running, max_waiting=max(1, waiting) + running, max_step_tokens=8192)
@@ -40,7 +40,7 @@ def make_scheduler(running: int, waiting: int, groups: int, policy: str) -> Sche
 
 
 def measure(scheduler: Scheduler, steps: int) -> tuple[list[float], list[float]]:
-    """Microseconds of every plan and every commit."""
+    """Return the microseconds of every plan and of every commit."""
     planning, committing = [], []
     for step in range(steps):
         begun = time.perf_counter()

@@ -1,15 +1,15 @@
-"""What the server costs on top of the engine: processor time per token, the engine's pace, time to the first token.
+"""Measure the server's cost on top of the engine: processor time per token, token gaps, time to first token.
 
     python benchmarks/server_overhead.py [--model smollm2-135m] [--streams 32] [--output 64] [--rounds 5]
 
-`antiphon serve` runs as processes of its own; the embedded engine runs in this one. Both get the same prompts (random
-token ids, new ones every round), in turns, so that a machine whose speed drifts treats them alike:
+`antiphon serve` runs in its own processes; the embedded engine runs in this one. Both get the same prompts (random
+token ids, new in every round), in turns, so that drifts in the machine's speed affect both alike:
 
-- Processor time of the server's process, and of its engine process, per streamed token, all streams at once.
-- The median gap between two tokens of a stream. Nearly all steps are steps in which every stream gets one token, so
-  this is the time of such a step: for the server as its clients see it, for the embedded engine by its own clock.
-- One request at a time: time to the first token through HTTP, less that of the embedded engine, pair by pair; and
-  less what the engine itself took for the same request.
+- Processor time per streamed token of the server's process and of its engine process, all streams at once.
+- Median gap between two tokens of a stream. In nearly all steps every stream gets a token, so this is the time of such
+a step: as the clients see it for the server, by its own clock for the embedded engine.
+- One request at a time: time to the first token through HTTP, minus that of the embedded engine, pair by pair; and
+minus the engine's own time for the same request.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from support.programs.server_process import ServerProcess, antiphon_server, cpu_
 MAX_CPU_MICROSECONDS = 60.0
 MAX_STEP_RATIO = 1.05
 MAX_ADDED_MILLISECONDS = 5.0
-LOWEST_TOKEN = 100  # below are special tokens in many vocabularies
+LOWEST_TOKEN = 100  # lower ids are special tokens in many vocabularies
 
 
 @dataclass
 class Measured:
-    """Lists have one figure a round, or one a request."""
+    """Measurements, one per round or per request: microseconds of processor time per token, milliseconds of latency."""
 
     server_cpu: list[float] = field(default_factory=list)
     engine_cpu: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Benchmark:
         return SamplingParams(max_tokens=output, ignore_eos=True)
 
     async def streams(self, record: bool = True) -> None:
-        """All streams at once, on the server and then on the embedded engine."""
+        """Run all streams at once, on the server and then on the embedded engine."""
         count, output = self._arguments.streams, self._arguments.output
         prompts = self._prompts(count)
         before = cpu_seconds(self._server.pid), cpu_seconds(self._engine_pid)
@@ -101,7 +101,7 @@ class Benchmark:
         measured.embedded_gap.append(statistics.median(own) * 1e3)
 
     async def first_token(self) -> None:
-        """One request on each, on a prompt of its own."""
+        """Run a request with its own prompt on the server, then on the embedded engine."""
         [prompt] = self._prompts(1)
         [job] = self._jobs([prompt], 2)
         record = await self._target.perform(job)

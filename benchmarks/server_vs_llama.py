@@ -1,10 +1,10 @@
-"""`antiphon serve` against llama.cpp's `llama-server`: the same file, the same prompts, in turns, in one run.
+"""Compare `antiphon serve` with llama.cpp's `llama-server`: same file, same prompts, in turns, in one run.
 
     python benchmarks/server_vs_llama.py FOLDER_OF_LLAMA_BINARIES [--model smollm2-135m] [--clients 32] [--rounds 5]
 
-`llama-server` is first tried with several numbers of slots, then the best of them with several kinds of KV cache (flash
-attention, type), and the setting with the most tokens a second is kept. Then both servers, each loaded and idle while
-the other works, answer the same streaming clients in turns, with new prompts every round. Prompts are random words of
+`llama-server` first runs with several numbers of slots, then with the best number and several kinds of KV cache (flash
+attention, type); the setting with the most tokens per second is kept. Then both servers, each loaded and idle while the
+other works, answer the same streaming clients in turns, with new prompts every round. Prompts are random words of
 exactly `--input` tokens; answers have exactly `--output` tokens. Printed are medians over the rounds and their ratios.
 """
 
@@ -33,12 +33,12 @@ from antiphon.weights.catalog.resolve import resolve
 from support.programs.server_process import ServerProcess, antiphon_server, started_server
 
 LEAST_SPEED_UP = 3.0
-SPARE_TOKENS = 64  # of a slot's context, beyond prompt and answer
+SPARE_TOKENS = 64  # tokens of a slot's context beyond prompt and answer
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How `llama-server` is started."""
+    """Options of `llama-server`."""
 
     slots: int
     flash_attention: bool
@@ -48,7 +48,7 @@ class Setting:
         return f"-np {self.slots} -fa {'on' if self.flash_attention else 'off'} -ctk/-ctv {self.kv_type}"
 
 
-#: Flash attention and the type of keys and values; a quantised value cache needs flash attention.
+#: Combinations of flash attention and KV type; a quantised value cache needs flash attention.
 KINDS = [(True, "f16"), (True, "q8_0"), (False, "f16")]
 
 
@@ -72,7 +72,7 @@ def llama_server(arguments: argparse.Namespace, model: Path, setting: Setting) -
 
 
 class Contest:
-    """Makes prompts with one server's tokenizer, which is the other's too, and asks either the same."""
+    """Client of both servers: makes prompts with a server's tokenizer and sends either server the same requests."""
 
     def __init__(self, arguments: argparse.Namespace, model: str) -> None:
         self._arguments = arguments
@@ -80,7 +80,7 @@ class Contest:
         self._round = 0
 
     async def prompts(self, url: str) -> list[str]:
-        """New ones each time."""
+        """Return new prompts of exactly `--input` tokens, by the server's own count."""
         self._round += 1
         client = HttpClient(url)
         try:
@@ -92,7 +92,7 @@ class Contest:
             client.close()
 
     async def ask(self, url: str, prompts: list[str]) -> dict[str, Any]:
-        """All clients at once."""
+        """Send all prompts at once; return the summary of their answers."""
         client = HttpClient(url, timeout=1800)
         target = LoadTarget(client, Endpoint.COMPLETIONS, self._model)
         jobs = [Job(prompt, self._arguments.output, {"temperature": 0, "ignore_eos": True}) for prompt in prompts]
@@ -118,7 +118,7 @@ def line(name: str, figures: dict[str, Any]) -> str:
 
 
 def best_setting(arguments: argparse.Namespace, contest: Contest, path: Path) -> Setting:
-    """The best number of slots with the first kind of cache, then the best kind with so many slots."""
+    """Return the best number of slots with the first kind of cache, combined with the best kind for that number."""
     speeds: dict[Setting, float] = {}
 
     def best_of(settings: list[Setting]) -> Setting:
@@ -137,7 +137,7 @@ def best_setting(arguments: argparse.Namespace, contest: Contest, path: Path) ->
 async def rounds(
     arguments: argparse.Namespace, contest: Contest, ours: str, theirs: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The first round warms both up and is not kept; who goes first alternates."""
+    """Run both servers in alternating order; return their results, without the first round, which warms up."""
     kept: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for number in range(arguments.rounds + 1):
         prompts = await contest.prompts(ours)

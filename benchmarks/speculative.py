@@ -1,26 +1,25 @@
-"""Speculative decoding against plain decoding, in turns, and beside llama.cpp on the same file.
+"""Compare speculative with plain decoding, in turns, and with llama.cpp on the same file.
 
     python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--draft qwen2.5-coder-0.5b] [--rounds 10]
         [--minutes N] [--tokens 160] [--kinds editing,…] [--modes oracle,…] [--rows] [--llama DIR] [--json FILE]
 
 The prompts are those of `benchmarks/speculation/prompts.py`: editing code, summarising, filling in JSON under a schema,
-open chat. Decoding is greedy. A round answers every prompt three times, one after the other, in an order that turns:
+open chat. Decoding is greedy. In a round, every mode answers every prompt, in a rotating order:
 
-    off      one token a step
-    ngram    with drafts from n-grams and from the grammar, as long as the engine's cost model says that they pay
-    oracle   the same drafts, cut where they stop being right: what knowing the acceptance beforehand would give
-    draft    with `--draft`: also with drafts of that model, where the engine expects that they pay
-    ceiling  with `--draft`: n-grams off, and the model drafts before every step as many tokens as it will have right,
-             none where its first would be wrong: what a draft model could give at most
+    off      one token per step
+    ngram    with drafts from n-grams and from the grammar, as long as the engine's cost model expects to pay off
+    oracle   the same drafts, cut at their first wrong token: the gain if the acceptance were known in advance
+    draft    with `--draft`: also with drafts of that model, where the engine expects them to pay off
+    ceiling  with `--draft`: n-grams off; before every step, the model drafts exactly as many tokens as will be right:
+             the maximum gain from a draft model
 
-The answers must be the same tokens. The time is that from the first token to the last, so prompts are not in it; a
-kind's figure is the median over rounds of the sum over its prompts. `--rows` first measures what steps of 1 to 16
-tokens of one request take, which bounds everything. `--llama` is a folder of llama.cpp's binaries: its server then
-answers the same prompts in every round, plainly, with n-gram drafts, and with `--draft` with those of that model; its
-answers are its own.
+The answers must be equal tokens. Times are from the first token to the last, without the prompt; a kind's figure is the
+median over rounds of the sum over its prompts. `--rows` first measures steps of 1 to 16 tokens of a request, which
+bound every gain. `--llama` is a folder of llama.cpp's binaries: its server then answers the same prompts in every
+round, plainly, with n-gram drafts and, with `--draft`, with drafts of that model; its answers may differ.
 
-On a GPU batches of other sizes round otherwise, and a greedy answer may differ: such answers are counted, and `oracle`
-and `ceiling` are left out, since they know one answer only.
+On a GPU, batches of other sizes round differently, and a greedy answer may differ: such answers are counted, and
+`oracle` and `ceiling` are left out, since each knows a single answer.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from support.programs.server_process import started_server
 MODES = ("off", "ngram", "oracle")
 DRAFT_MODES = ("draft", "ceiling")
 CONTEXT = 4096
-#: How llama.cpp's server is started; with a draft model, its file is named as well.
+#: Options of llama.cpp's server by mode; a draft model's file is added.
 LLAMA_DRAFT = "llama.cpp draft"
 LLAMA_MODES = {
     "llama.cpp": [],
@@ -67,11 +66,11 @@ LLAMA_MODES = {
 
 @dataclass
 class Lengths:
-    """Takes the place of the engine's choice of lengths: drafts are cut where the known answer leaves them."""
+    """Replacement for the engine's choice of draft lengths: cuts drafts where they leave the known answer."""
 
     answer: list[int] = field(default_factory=list)
     fixed: int | None = None
-    #: Tokens that the request has drawn before the step; set by the caller through `start`.
+    #: Tokens that the request had sampled before the step; set by the speculator's search.
     start: int = 0
 
     def __call__(self, drafts: Sequence[Draft], *_: Any) -> list[int]:
@@ -87,7 +86,7 @@ class Lengths:
 
 @contextmanager
 def oracle(lengths: Lengths) -> Iterator[None]:
-    """The engine's speculators use these lengths."""
+    """Make the engine's speculators use these lengths."""
     own_lengths, own_search = Speculator._lengths, Speculator._search
 
     def search(speculator: Speculator, request: Any) -> Draft:
@@ -112,13 +111,16 @@ class Answer:
 
 @dataclass
 class Passes:
-    """Takes the place of the engine's choice of passes. It learns how many tokens the draft model has right at each
-    place of an answer by drafting the most at every place, and then drafts as many."""
+    """Replacement for the engine's choice of draft passes.
+
+    While learning, it drafts the maximum at every position of an answer, to learn how many tokens the draft model gets
+    right there. Then it drafts exactly as many.
+    """
 
     answer: list[int]
     right: dict[int, int] = field(default_factory=dict)
     is_learning: bool = True
-    #: What the engine knows of its drafts. It must not learn from drafts that are right by choice.
+    #: Acceptance statistics in use and their saved copy, restored afterwards: these drafts are right by choice.
     kept: tuple[Acceptance, Acceptance] | None = None
 
     def __call__(self, speculator: Speculator, requests: Sequence[Any], *_: int) -> tuple[list[Any], int]:
@@ -131,7 +133,11 @@ class Passes:
         return ([request], passes) if passes > 0 else ([], 0)
 
     def lengths(self, drafts: Sequence[Draft], start: int) -> list[int]:
-        """While it learns, one token a step: the draft is compared with what comes. Then all that is right."""
+        """Return the length of each draft.
+
+        While learning, it is 0: the step has a token, and the draft is compared with the answer. Then it is the number
+        of right tokens.
+        """
         known = Lengths(self.answer, start=start)(drafts)[0]
         if self.is_learning:
             self.right[start] = max(known, self.right.get(start, 0))
@@ -140,7 +146,7 @@ class Passes:
 
 @contextmanager
 def ceiling(passes: Passes) -> Iterator[None]:
-    """The draft model drafts by these passes, and nothing else drafts."""
+    """Make the draft model draft by these passes, and switch off all other drafts."""
     own = Speculator.passes, Speculator._lengths, Speculator._search, Drafting.propose
     start = [0]
 
@@ -185,7 +191,7 @@ def _nothing() -> Iterator[None]:
 
 
 def row_costs(engine: Engine) -> dict[int, float]:
-    """Milliseconds of a step by its tokens, all of one request; medians of the steps of a long copy."""
+    """Return median milliseconds of a step by its number of tokens, all of one request, while it copies a long text."""
     text = " ".join(f"{number} times {number + 3} is {number * (number + 3)}." for number in range(60))
     costs: dict[int, float] = {}
     telemetry = engine._core.telemetry
@@ -206,7 +212,7 @@ def free_port() -> int:
 
 
 def llama_answer(url: str, task: Task, tokens: int) -> Answer:
-    """llama.cpp's own measure of the time after the prompt."""
+    """Ask llama.cpp's server; the seconds are its own measure of the time after the prompt."""
     body: dict[str, Any] = {"messages": task.messages, "max_tokens": tokens, "temperature": 0, "cache_prompt": True}
     if task.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": task.schema}}
@@ -222,7 +228,7 @@ def llama_answer(url: str, task: Task, tokens: int) -> Answer:
 
 
 def report(kind: str, found: dict[str, list[list[Answer]]]) -> dict[str, Any]:
-    """Medians over rounds, each the sum over the kind's prompts; ratios of the same round."""
+    """Print and return medians over rounds, each the sum over the kind's prompts, and ratios within rounds."""
     seconds = {mode: [sum(one.seconds for one in row) for row in rows] for mode, rows in found.items()}
     per_token = {
         mode: statistics.median(
@@ -277,7 +283,7 @@ def main() -> None:
     begun = time.monotonic()
     engine = Engine(arguments.model, speculate=arguments.draft or "ngram")
     is_cpu = engine._factories[engine.models[0]].loaded.device.is_cpu
-    known_only = () if is_cpu or arguments.modes else ("oracle", "ceiling")  # they know one answer
+    known_only = () if is_cpu or arguments.modes else ("oracle", "ceiling")  # both know a single answer
     modes = tuple(mode for mode in modes if mode in wanted and mode not in known_only)
     num_different = 0
     results: dict[str, Any] = {"model": arguments.model}
@@ -332,7 +338,7 @@ def main() -> None:
 
 @contextmanager
 def _llama_servers(binaries: Path | None, model: str, draft: str | None) -> Iterator[dict[str, str]]:
-    """llama.cpp's servers by mode, on the same files and with as many threads; without binaries there are none."""
+    """Run llama.cpp's servers on the same files and threads; yield their URLs by mode, none without binaries."""
     urls: dict[str, str] = {}
     with ExitStack() as servers:
         for mode, options in LLAMA_MODES.items() if binaries is not None else ():

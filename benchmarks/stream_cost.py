@@ -1,11 +1,11 @@
-"""What the server's own code costs for each streamed token: from the engine's message to the bytes of every stream.
+"""Measure the server's own cost per streamed token, from the engine's message to the bytes of every stream.
 
     python benchmarks/stream_cost.py [--model smollm2-135m] [--streams 256] [--steps 200] [--endpoint completions]
 
-The application and its HTTP protocol are the real ones, and so is the engine process that has the model. Requests come
-from transports without sockets, and the messages of steps are made here, one after the other, so that neither the
-network nor a model takes part: the figure is processor time of one thread, and holds on a busy machine too. The
-system's own cost of a write to a socket comes on top.
+The application, its HTTP protocol and the engine process with its model are real. Requests come from transports without
+sockets, and the messages of steps are made here, one after the other, so that neither the network nor a model takes
+part: the figure is the processor time of a single thread, and is valid on a busy machine too. A socket write's own cost
+in the system comes on top.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 
 class Wire(asyncio.Transport):
-    """A connection's far end: counts what is written."""
+    """Far end of a connection, which counts writes and bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,20 +54,18 @@ class Wire(asyncio.Transport):
         return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is buffered."""
+        """Do nothing: no write is buffered."""
 
     def pause_reading(self) -> None:
-        """Nothing comes that was not asked for."""
+        """Do nothing: the only input is the request."""
 
-    def resume_reading(self) -> None:
-        """See above."""
+    def resume_reading(self) -> None: ...
 
-    def close(self) -> None:
-        """There is nothing to close."""
+    def close(self) -> None: ...
 
 
 class Streams:
-    """Streams that have been accepted, and the messages that an engine would send for them."""
+    """Accepted streams, and the messages that an engine would send for them."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
@@ -81,11 +79,11 @@ class Streams:
             self._client._take(cast(FromEngine, message_of(command.id, Accepted())))
 
     async def step(self, text: str) -> float:
-        """One token for every stream; returns the processor time until all have written it."""
+        """Send a token to every stream; return processor seconds until every stream has written it."""
         data = encode(Deltas([TextDelta(f"{call.id}/0", text, [7]) for call in self.calls]))
         begun = time.thread_time()
         self._client._take(decode_event(data))
-        for _ in range(4):  # readers run in the first turn; the others show that nothing is left
+        for _ in range(4):  # readers run in the first iteration; the others show that no work is left
             await asyncio.sleep(0)
         return time.thread_time() - begun
 

@@ -1,10 +1,10 @@
-"""Tool calls of small models: ten questions to `antiphon serve` and to llama.cpp's server, on the same files.
+"""Score tool calls of small models: ten questions to `antiphon serve` and to llama.cpp's server, on the same files.
 
     python benchmarks/tool_calls.py [MODEL ...] [--llama-server PATH] [--show]
 
-Eight questions need one call, with arguments that can be checked, and two need none. Decoding is greedy and
-`tool_choice` is left at `auto`. Without `--llama-server` the peer is the server inside the `xllamacpp` wheel, with
-`--jinja`. A leak is an answer whose text holds a call, or a piece of one.
+Eight questions need a call, with arguments that can be checked, and two need none. Decoding is greedy and `tool_choice`
+is left at `auto`. Without `--llama-server`, llama.cpp's server is the one in the `xllamacpp` wheel, with `--jinja`. A
+leak is an answer whose text contains a call or part of a call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODELS = ["qwen2.5-coder-0.5b", "smollm2-135m", "tinyllama-1.1b"]
 MAX_TOKENS = 96
 CONTEXT = 2048
 
-#: Runs the wheel's server until the process ends.
+#: Script that runs the wheel's server until SIGTERM.
 WHEEL_SERVER = """
 import signal, sys, xllamacpp
 params = xllamacpp.CommonParams()
@@ -43,7 +43,7 @@ signal.sigwait([signal.SIGTERM])
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
-    """A tool whose arguments are all required. A property is its description (of a string) or its schema."""
+    """Build a tool whose arguments are all required. A property is a schema, or the description of a string."""
     schemas = {
         key: {"type": "string", "description": value} if isinstance(value, str) else value
         for key, value in properties.items()
@@ -81,7 +81,10 @@ STOCK = tool("get_stock_price", "Get the price of a stock.", symbol="Ticker symb
 
 @dataclass(frozen=True)
 class Question:
-    """`call` is the tool and the arguments that a correct answer has; without one, the answer is text."""
+    """Question with the tools that it offers.
+
+    `call` is the name and arguments of a correct call; None asks for text.
+    """
 
     text: str
     tools: tuple[dict[str, Any], ...]
@@ -121,7 +124,7 @@ class Score:
 
 
 def ask(url: str, model: str, question: Question) -> dict[str, Any]:
-    """The message of the answer."""
+    """Return the message of the answer, or a message with the server's error."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": question.text}],
@@ -139,7 +142,7 @@ def ask(url: str, model: str, question: Question) -> dict[str, Any]:
 
 
 def is_same(found: object, wanted: object) -> bool:
-    """Case and the kind of number do not matter."""
+    """Compare an argument with the wanted value, ignoring case and the type of numbers."""
     if isinstance(wanted, str):
         return isinstance(found, str) and found.strip().lower() == wanted.lower()
     return isinstance(found, int | float) and not isinstance(found, bool) and found == wanted

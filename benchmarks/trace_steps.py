@@ -1,4 +1,4 @@
-"""The steps that an engine's trace holds, for benchmarks that count them."""
+"""Steps in an engine's trace, for benchmarks that count them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon import Engine
 
 
 def trace_steps(engine: Engine, since: float = 0.0) -> list[dict[str, Any]]:
-    """Events of the steps that began at `since` microseconds or later, in order."""
+    """Return the events of steps that began at `since` microseconds or later, in order."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         engine.write_trace(path)

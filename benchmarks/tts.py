@@ -1,15 +1,15 @@
-"""Speech against onnxruntime on the same files, in turns, on the same number of threads.
+"""Compare speech synthesis with onnxruntime on the same files and number of threads, in turns.
 
     python benchmarks/tts.py [--threads 2] [--rounds 3] [--voices 8] [--model kokoro-82m]
 
-- Alone: seconds of processor and of the clock for each second of sound, ours through the engine, Kokoro's graph in one
-  onnxruntime session with all threads, Hibari's own package with its defaults. The same phonemes for both, and the
-  peer's seconds of sound: ours cuts silence off its clauses.
-- Many voices at once: the clock for all of them together, ours in one engine, onnxruntime in as many sessions of one
-  thread each as there are threads.
-- A long text: time to the first sound over the time of the whole, and the worst playback deficit of every voice.
-- Paced voices at once, and the worst playback deficit among them. `--load 0.85` has all voices speak to listeners who
-  hear so slowly that one voice alone would need 0.85 / voices of the time: for a machine that cannot speak so many.
+- Alone: processor and wall seconds per second of sound; Antiphon through its engine, Kokoro's graph in an onnxruntime
+session with all threads, Hibari's own package with its defaults. Both get the same phonemes and are divided by the
+peer's seconds of sound, since Antiphon trims silence from its clauses.
+- Many voices at once: wall time for all of them; Antiphon in one engine, onnxruntime in as many single-threaded
+sessions as there are threads.
+- A long text: time to the first sound as a share of the whole time, and the worst playback deficit.
+- Paced voices at once, and the worst playback deficit among them. `--load 0.85` slows the listeners of all voices down
+until a single voice would need 0.85 / voices of the time: for a machine that cannot speak that many in real time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TEXT = (
 
 
 class OnnxVoice:
-    """The same file under onnxruntime: clauses in, seconds of sound out."""
+    """The same model outside Antiphon (onnxruntime, or Hibari's package); `speak` returns the seconds of sound."""
 
     def __init__(self, name: str, threads: int, pronunciation: Pronunciation) -> None:
         import onnxruntime
@@ -84,7 +84,7 @@ def load_symbols(path: Path) -> dict[str, int]:
 
 
 def timed(function: Callable[[], float]) -> tuple[float, float, float]:
-    """Seconds of the clock, of the processor and of sound."""
+    """Return wall seconds, processor seconds and seconds of sound."""
     clock, processor = time.perf_counter(), time.process_time()
     seconds = function()
     return time.perf_counter() - clock, time.process_time() - processor, seconds
@@ -135,7 +135,10 @@ def long_text(engine: Engine) -> None:
 
 
 def paced(engine: Engine, voices: int, model: Synthesizer, load: float | None) -> None:
-    """As many voices as the machine can speak at once in real time, up to `voices`; or all, to slower listeners."""
+    """Speak paced in at most `voices` voices, as many as the machine manages in real time.
+
+    With `load`, all voices speak, to slower listeners.
+    """
     clock, _, sound = timed(lambda: spoken_seconds(engine, TEXT))
     count = max(1, min(voices, int(0.9 * sound / clock)))
     slower = 1.0

@@ -1,34 +1,35 @@
-"""The time of a turn in a voice conversation, from the end of speech to the first sound of the answer.
+"""Measure a turn of a voice conversation: seconds from the end of speech to the first sound of the answer.
 
     python benchmarks/voice.py [--transcription-model whisper-base.en] [--rounds 3] [--limit 1500]
                                [--json FILE] [--markdown FILE] [--only turns,interruptions,sessions] [--half held-out]
 
-A server is started with its defaults and one transcription, chat and speech model; clients speak recordings to its
+A server is started with its defaults and a transcription, a chat and a speech model; clients speak recordings to its
 `/v1/realtime` in real time. Needs the clips that the tests fetch, and an idle machine.
 
-The protocol. It was fixed before the first measurement; a figure counts only if all of it was kept.
+The protocol, fixed before the first measurement. A figure counts only if all of it was kept.
 
 - Clips are real recorded sentences of four people (`tests/support/sound/recorded_turns.py`), sorted by name. Every
-  second one is for tuning: sizes and thresholds are chosen by these alone (`--half tuning`). Reported are the others.
-- A turn is a session of its own: a second of the room's silence, a clip, then silence. Sound is sent in pieces of
-  20 ms, each when its last sample has been spoken. `semantic_vad`, the same instructions for everything,
-  temperature 0, at most 60 tokens (`benchmarks/conversation/protocol.py`).
-- The end of speech is that of the clip by annotation and energy (25 dB under the loudest 10 ms), never the
-  server's own.
-- The first sound is the first sample over -40 dBFS of the answer, at the moment that a player in real time plays it.
-- A turn was complete at the first look if the server decided it within 512 ms of the end that it heard. Turns
-  that waited longer, and sentences that were taken for several turns, are reported apart.
+second one is for tuning: sizes and thresholds are chosen by these alone (`--half tuning`). Results are reported for the
+others.
+- A turn is a session of its own: a second of the room's silence, a clip, then silence. Sound is sent in chunks of 20
+ms, each when its last sample has been spoken. All sessions use `semantic_vad`, the same instructions, temperature 0 and
+at most 60 tokens (`benchmarks/conversation/protocol.py`).
+- The end of speech is that of the clip by annotation and energy (25 dB under the loudest 10 ms), never the server's
+own.
+- The first sound is the answer's first sample over -40 dBFS, at the moment when a real-time player plays it.
+- A turn was complete at the first look if the server decided it within 512 ms of the end that it detected. Turns that
+waited longer, and sentences that were split into several turns, are reported separately.
 - The sequential pipeline hears the same clip right after the session did. The same detectors with the same rules decide
-  the end; then the same server transcribes the whole turn, writes the whole answer and speaks all of it, each after the
-  other. Prompts are the same; whether the answers are is counted. It comes second, so whatever the server's prefix
-  cache has from the first helps the sequential one. Every round has a server of its own, so that nothing is
-  remembered from round to round; its first turn, of the other half, is not counted.
+the end; then the same server transcribes the whole turn, generates the whole answer and speaks all of it, one after the
+other. Prompts are the same; equal answers are counted. It comes second, so entries that the first leaves in the
+server's prefix cache help the sequential one. Every round has a server of its own, so that no cache outlives a round;
+its first turn, of the other half, is not counted.
 - Interruptions: ten in all. One second after an answer's first sound, if a second of it is left, another clip is
-  spoken. Measured is the time from the clip's onset (by energy as above) until the client has `speech_started`
-  and stops. The client hears no echo.
+spoken. Measured is the time from the clip's onset (by energy as above) until the client has received `speech_started`
+and stops playing. The client hears no echo.
 - Four sessions at once begin half a second after each other; each speaks its next clip when the last answer has been
-  played. A gap is sound that comes more than 20 ms too late for a player that began with the first chunk.
-- Every turn counts. One that is not answered within a minute is a failure and is counted as one.
+played. A gap is sound that comes more than 20 ms too late for a player that began with the first chunk.
+- Every turn counts. A turn that is not answered within a minute counts as a failure.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ KINDS = ("turns", "interruptions", "sessions")
 
 @contextmanager
 def server(transcription_model: str) -> Iterator[str]:
-    """The address of a server that has loaded its models."""
+    """Yield the address of a server that has loaded its models."""
     command = ServeCommand(protocol.CHAT_MODEL, transcription_model, protocol.VOICE_MODEL, "--port", "0")
     try:
         command.wait_until_ready()
@@ -69,7 +70,7 @@ def server(transcription_model: str) -> Iterator[str]:
 
 
 async def measure(arguments: argparse.Namespace, url: str, figures: Figures, number: int) -> None:
-    """One round."""
+    """Run a round on a server."""
     halves: dict[str, tuple[Clip, ...]] = {"held-out": held_out_turns(), "tuning": tuning_turns()}
     clips = halves.pop(arguments.half)
     [others] = halves.values()
@@ -93,7 +94,7 @@ async def measure(arguments: argparse.Namespace, url: str, figures: Figures, num
 
 
 def run(arguments: argparse.Namespace, figures: Figures) -> None:
-    """Rounds until they are done or the time is up."""
+    """Run rounds until all are done or the time limit has passed."""
 
     async def in_time(url: str, number: int, left: float) -> None:
         async with asyncio.timeout(left):

@@ -2,7 +2,7 @@
 
     pip install pip-audit && python deploy/audit.py
 
-Exit code 1: a vulnerability was found. Where the database cannot be reached, a message says that the audit was skipped.
+Exit code 1: a vulnerability was found. If the database cannot be reached, a message says that the audit was skipped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 LOCKS = sorted((Path(__file__).parent / "locks").glob("*.txt"))
-#: Timeout of each request to the database.
+#: Timeout in seconds of each request to the database.
 TIMEOUT_SECONDS = "15"
 
 
 def audited(lock: Path) -> list[dict[str, Any]] | None:
-    """Return pip-audit's entry for each package, or None where it could not ask the database."""
+    """Return pip-audit's entry for each package, or None if it could not reach the database."""
     options = "--format json --no-deps --disable-pip --progress-spinner off --timeout"
     command = ["pip-audit", *options.split(), TIMEOUT_SECONDS, "--requirement", str(lock)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -3,9 +3,9 @@
     pip install uv && python deploy/lock.py            # newest versions that pyproject.toml allows
     python deploy/lock.py --keep                       # only what pyproject.toml's changes require
 
-`packages.txt` holds what Antiphon imports, `torch.txt` PyTorch's CUDA build with what only that needs, and `build.txt`
-what compiles the extension. The hashes cover all files of a version, so the locks serve x86-64 and ARM. PyTorch's CPU
-builds are not on PyPI: their version is the one in `torch.txt`, and their index publishes their hashes itself.
+`packages.txt` holds the packages that Antiphon imports, `torch.txt` PyTorch's CUDA build with its own requirements, and
+`build.txt` the packages that compile the extension. The hashes cover all files of a version, so the locks serve x86-64
+and ARM. PyTorch's CPU builds are not on PyPI: their version is that of `torch.txt`, and their index has their hashes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TORCH = re.compile(r"(torch|triton|cuda-|nvidia-)")
 
 
 def compiled(requirements: list[str], lock: str) -> str:
-    """Return the requirements with versions and hashes; those in `lock` keep their versions where they can."""
+    """Return the requirements with versions and hashes; versions in `lock` are kept if possible."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "requirements.in"), Path(folder, "lock.txt")
         source.write_text("\n".join(requirements))
@@ -41,7 +41,7 @@ def compiled(requirements: list[str], lock: str) -> str:
 
 
 def entries(lock: str) -> list[str]:
-    """Return the text of each requirement: its name and version, and its hashes on the lines that follow."""
+    """Return the text of each requirement: its name and version, and its hashes on the following lines."""
     return re.findall(r"^[a-z0-9].*?(?=^[a-z0-9]|\Z)", lock, re.MULTILINE | re.DOTALL)
 
 
@@ -56,7 +56,7 @@ def main() -> None:
 
     LOCKS.mkdir(exist_ok=True)
     packages = entries(compiled(project["project"]["dependencies"], kept("packages.txt", "torch.txt")))
-    # scikit-build-core adds CMake and Ninja where a machine lacks them.
+    # scikit-build-core adds CMake and Ninja if a machine lacks them.
     build = [*project["build-system"]["requires"], "cmake", "ninja"]
     locks = {
         "packages.txt": [entry for entry in packages if not TORCH.match(entry)],

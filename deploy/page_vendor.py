@@ -1,12 +1,12 @@
-"""Fetches the libraries of the web page from npm, checks them, and writes them into its folder.
+"""Fetch the libraries of the web page from npm, check them, and write them into its folder.
 
-    python deploy/page_vendor.py            fetch what `page_vendor.json` names, and check every hash
+    python deploy/page_vendor.py            fetch the packages in `page_vendor.json`, and check every hash
     python deploy/page_vendor.py --update   the same, but record new hashes after a change of version there
 
-Needs `npm`. `page_vendor.json` has, for each package, its version, its licence, the integrity hash of its archive, and
-the files that are taken from it with the SHA-256 of each as it is written. Imports by name become imports by path, and
-a file with a `global` sets it on `globalThis`: a script that declares it with `var` is then both a script to inline and
-a module to import for its effect. To update a package, change its version there and run with --update.
+Needs `npm`. For each package, `page_vendor.json` has its version, its licence, the integrity hash of its archive, and
+the files taken from it with the SHA-256 of each as written. Imports by name become imports by path. A file with a
+`global` also sets that variable on `globalThis`, so a script that declares it with `var` can be both inlined and
+imported for its effect. To update a package, change its version there and run with --update.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def fetched(name: str, version: str, folder: Path) -> Path:
-    """The package's archive, from the registry that npm is configured for."""
+    """Download the package's archive from npm's configured registry; return its path."""
     made = subprocess.run(
         ["npm", "pack", "--silent", f"{name}@{version}"], cwd=folder, check=True, capture_output=True, text=True
     )
@@ -72,7 +72,7 @@ def member(archive: Path, name: str) -> bytes:
 
 
 def rewritten(data: bytes, modules: dict[str, str], variable: str | None) -> bytes:
-    """Return a file with imports by path, its variable as a global one, and no reference to a source map."""
+    """Return a file with imports by path, its variable set on `globalThis`, and without a reference to a source map."""
 
     def path(found: re.Match[bytes]) -> bytes:
         return found[1] + b'"' + modules[found[3].decode()].encode() + b'"'

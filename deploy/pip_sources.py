@@ -18,14 +18,14 @@ import sys
 
 from pip._internal.models.index import PyPI
 
-#: uv's option for each setting of pip that names a source; a setting with several values becomes several options.
+#: Options of uv by pip's setting of a source; a setting with several values becomes several options.
 OPTIONS = {
     "index-url": "--default-index",
     "extra-index-url": "--index",
     "find-links": "--find-links",
     "trusted-host": "--allow-insecure-host",
 }
-#: Where pip keeps settings, by increasing precedence.
+#: Sections of pip's configuration, by increasing precedence.
 SECTIONS = ("global", "install", ":env:")
 
 

@@ -1,8 +1,8 @@
-"""Print the pip arguments that select PyTorch's CPU build, or nothing where they are not wanted or would not work.
+"""Print the pip arguments that select PyTorch's CPU build, or nothing if they are unwanted or would not work.
 
-On PyPI, PyTorch for Linux is a CUDA build of several gigabytes. A machine without an NVIDIA driver has no use for it.
-So pip is given PyTorch's index of CPU builds as well, if that index answers within a few seconds. If not, pip uses
-the indexes it is configured for. The Makefile and the Dockerfile call this; it needs the standard library alone.
+On PyPI, PyTorch for Linux is a CUDA build of several gigabytes, useless on a machine without an NVIDIA driver. So pip
+also gets PyTorch's index of CPU builds, if that index answers within a few seconds. If not, pip uses the indexes it is
+configured for. The Makefile and the Dockerfile call this script; it needs only the standard library.
 
     pip install . $(python deploy/torch_index.py)
 """
@@ -25,7 +25,7 @@ def has_nvidia_driver() -> bool:
 
 
 def answers(index: str, seconds: float) -> bool:
-    """Whether the index lists PyTorch. The wait has one limit in all: name look-ups have no timeout of their own."""
+    """Return whether the index lists PyTorch, within `seconds` in all: name look-ups have no timeout of their own."""
     found = threading.Event()
     ended = threading.Event()
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="How long to wait for the index.")
     given = parser.parse_args()
     if given.build == "cuda" or platform.system() != "Linux":
-        return  # elsewhere PyPI has no CUDA build
+        return  # PyPI has CUDA builds for Linux only
     if given.build == "auto" and has_nvidia_driver():
         return
     if answers(given.index, given.seconds):

@@ -1,8 +1,8 @@
-"""docs/images/terminal.svg from a real run: `python docs/make_recording.py` rewrites it.
+"""Generate docs/images/terminal.svg from a real run: run `python docs/make_recording.py`.
 
-The commands below are run on a pseudo-terminal, and what they print is recorded with its times. The picture plays
-once and stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`, and the line
-about the weights that were loaded is not shown.
+The commands below run on a pseudo-terminal, and their output is recorded with its times. The picture plays once and
+stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`, and the line about the
+loaded weights is removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMMANDS = (
 COLUMNS = 100
 LONGEST_PAUSE = 0.8
 LOADED = re.compile(r"^\S+: native backend; .*\n", re.MULTILINE)
-#: Lines of figures are drawn more quietly than answers.
+#: Lines of figures, which are drawn in grey.
 FIGURES = re.compile(r"tok/s|real-time factor")
 SECONDS_PER_KEY = 0.025
 CHARACTER, LINE = 8.4, 20
@@ -44,7 +44,7 @@ text { fill: #e6edf3; white-space: pre; }
 
 @dataclass
 class Piece:
-    """Text that appeared at one moment, in seconds from the beginning."""
+    """Text that appeared at a moment, in seconds from the beginning."""
 
     moment: float
     text: str
@@ -52,9 +52,9 @@ class Piece:
 
 
 def record(command: str, folder: Path) -> list[Piece]:
-    """What a command prints on a terminal, in pieces with times."""
+    """Run a command on a terminal; return its output in pieces with times."""
     terminal, inner = pty.openpty()
-    variables = {**os.environ, "TERM": "dumb", "COLUMNS": "200", "NO_COLOR": "1"}  # lines are broken here
+    variables = {**os.environ, "TERM": "dumb", "COLUMNS": "200", "NO_COLOR": "1"}  # `screen` breaks the lines
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
     started = time.monotonic()
     process = subprocess.Popen(
@@ -79,7 +79,7 @@ def _read(terminal: int) -> bytes:
 
 
 def session(commands: tuple[str, ...], folder: Path) -> list[Piece]:
-    """The commands as they are typed, and their output, in the time of the picture."""
+    """Return the typed commands and their output, in the time of the picture."""
     pieces: list[Piece] = []
     now = 0.5
     for command in commands:
@@ -101,7 +101,7 @@ def session(commands: tuple[str, ...], folder: Path) -> list[Piece]:
 
 
 def screen(pieces: list[Piece]) -> list[list[Piece]]:
-    """Lines of pieces of one moment each, no line longer than the terminal is wide."""
+    """Split pieces into lines of at most COLUMNS characters."""
     lines: list[list[Piece]] = [[]]
     column = 0
     for piece in pieces:
@@ -123,7 +123,7 @@ def screen(pieces: list[Piece]) -> list[list[Piece]]:
 
 
 def svg(lines: list[list[Piece]]) -> str:
-    """A window with the lines; each piece is hidden until its moment."""
+    """Draw a window with the lines; each piece is hidden until its moment."""
     width = round(2 * LEFT + COLUMNS * CHARACTER)
     height = TOP + LINE * (len(lines) - 1) + 24
     parts = [

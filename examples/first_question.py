@@ -1,7 +1,7 @@
-"""Start `antiphon serve`, wait until it is ready, ask it a question as any client would, and print the answer.
+"""Start `antiphon serve`, wait until it is ready, send a question as any client would, and print the answer.
 
-On a terminal the server then stays until Ctrl-C; otherwise it is stopped again. The arguments are those of
-`antiphon serve`, and QUESTION in the environment is another question.
+On a terminal the server then stays until Ctrl-C; otherwise it is stopped again. The arguments are passed to `antiphon
+serve`; QUESTION in the environment replaces the question.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANTIPHON = Path(sys.executable).with_name("antiphon")
 
 
 class Server:
-    """The running command. What it prints is passed on, and its address is read from it."""
+    """Running `antiphon serve`. Its output is passed on, and its address is read from it."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.process = subprocess.Popen([ANTIPHON, "serve", *arguments], stderr=subprocess.PIPE, text=True)
@@ -78,7 +78,7 @@ def main() -> int:
             server.process.wait()
         return server.stop()
     except KeyboardInterrupt:
-        return server.process.wait()  # the terminal has told the server as well
+        return server.process.wait()  # the terminal has sent Ctrl-C to the server as well
     finally:
         server.stop()
 

@@ -1,4 +1,4 @@
-"""`Player`: a listener that plays sound as it comes, in real time."""
+"""`Player`: a listener that plays sound in real time as it arrives."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from conversation.protocol import GAP_SECONDS, SOUND_LEVEL, WIRE_RATE
 
 
 class Player:
-    """Times are seconds of one clock. It plays at once, and waits when there is nothing left."""
+    """Listener that plays sound at once, and waits when it has none. Times are seconds of a single clock."""
 
     def __init__(self) -> None:
-        #: When the first sample that is no silence is played.
+        #: Time at which the first sample above the sound level is played.
         self.first_sound: float | None = None
-        #: Seconds in which nothing was there to be played, inside of an answer.
+        #: Seconds without sound to play, within an answer.
         self.gaps: list[float] = []
         self._ends_at: float | None = None
 
     def add(self, samples: Floats, at: float) -> None:
-        """Sound that arrives at a time."""
+        """Queue sound that arrives at time `at`."""
         start = at
         if self._ends_at is not None:
             late = at - self._ends_at
@@ -33,5 +33,5 @@ class Player:
         self._ends_at = start + len(samples) / WIRE_RATE
 
     def left(self, at: float) -> float:
-        """Seconds that are still to be played."""
+        """Return the seconds of sound still to be played."""
         return 0.0 if self._ends_at is None else max(0.0, self._ends_at - at)

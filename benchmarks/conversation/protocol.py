@@ -1,4 +1,4 @@
-"""What every conversation has in common. Fixed before the first measurement; see `benchmarks/voice.py`."""
+"""Settings shared by all conversations, fixed before the first measurement; see `benchmarks/voice.py`."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ CHAT_MODEL, VOICE_MODEL = "qwen2.5-coder-0.5b", "hibari-6m"
 INSTRUCTIONS = "You are a helpful voice assistant. Answer in one or two short sentences."
 MAX_TOKENS = 60
 VOICE = "alloy"
-#: Of the wire, in both directions.
+#: Sample rate on the wire, in both directions.
 WIRE_RATE = 24_000
-#: Sound is sent in pieces of so many seconds, each when its last sample has been spoken.
+#: Seconds of sound per chunk, sent when its last sample has been spoken.
 PIECE_SECONDS = 0.02
-#: Seconds of silence in the room before somebody speaks.
+#: Seconds of silence in the room before a person speaks.
 LEAD_SECONDS = 1.0
-#: A sample from here on is sound: 40 dB under full scale.
+#: Minimum amplitude that counts as sound: 40 dB below full scale.
 SOUND_LEVEL = 0.01
-#: A turn that was decided so soon after its end, in the server's own milliseconds, was complete at the first look. The
-#: second is at 512 ms of silence.
+#: Milliseconds after its end, by the server's clock, before which a turn was decided at the first look. The second look
+#: is at 512 ms of silence.
 FIRST_LOOK_MS = 512
-#: An answer is interrupted so many seconds after its first sound, if as much of it is still to come.
+#: Seconds between an answer's first sound and its interruption, and seconds of sound that must be left then.
 INTERRUPT_AFTER, INTERRUPT_LEFT = 1.0, 1.0
 NUM_INTERRUPTIONS = 10
 NUM_SESSIONS = 4
-#: Seconds between the beginnings of sessions that are held at once.
+#: Seconds between the starts of concurrent sessions.
 STAGGER_SECONDS = 0.5
-#: A listener hears a gap if sound comes so many seconds too late.
+#: Maximum lateness of sound, in seconds, that a listener does not hear as a gap.
 GAP_SECONDS = 0.02
-#: Seconds in which a turn must have been answered.
+#: Timeout in seconds for the answer to a turn.
 TURN_TIMEOUT = 60.0
 
 
 def session(transcription_model: str) -> dict[str, Any]:
-    """The settings of `session.update`."""
+    """Return the settings of `session.update`."""
     return {
         "type": "realtime",
         "instructions": INSTRUCTIONS,

@@ -1,4 +1,4 @@
-"""The figures of a run as a table."""
+"""Tables of a run's figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from conversation import protocol
 from conversation.scenes import Figures
 
-#: Marks of a turn, in their usual order, and what they are.
+#: Labels of a turn's marks, in their usual order.
 MARKS = {
     "transcription_started": "transcription begins (a guess)",
     "turn_decided": "end of turn decided",
@@ -65,7 +65,7 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
 
 
 def waterfall_rows(figures: Figures) -> list[tuple[str, str]]:
-    """The median of each mark over turns that were complete at the first look, from the end of speech as heard."""
+    """Return the median of each mark, from the detected end of speech, over turns complete at the first look."""
     turns = [turn for turn, _ in figures.pairs if turn.is_at_first_look]
     found = []
     for mark, words in MARKS.items():

@@ -1,4 +1,4 @@
-"""What is measured: single turns beside the sequential pipeline, interruptions, and several sessions at once."""
+"""Measurements: single turns beside the sequential pipeline, interruptions, and concurrent sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TurnFigures:
-    """A turn that was answered. Seconds are from the annotated end of speech to the first sound."""
+    """Answered turn. `seconds` runs from the annotated end of speech to the first sound."""
 
     clip: str
     seconds: float
@@ -26,8 +26,8 @@ class TurnFigures:
     transcript: str
     answer: str
     gaps: list[float]
-    num_turns: int  # that the sentence was taken for
-    late: float  # how late the client itself was
+    num_turns: int  # turns that the sentence was split into
+    late: float  # maximum seconds by which the client sent sound too late
 
     @property
     def is_whole(self) -> bool:
@@ -40,7 +40,7 @@ class TurnFigures:
 
 @dataclass
 class Figures:
-    """All that was measured. A pair is a turn and the same one in sequence."""
+    """Measurements of a run. A pair is a turn and the same turn in sequence."""
 
     pairs: list[tuple[TurnFigures, SequentialTurn]] = field(default_factory=list)
     interruptions: list[float] = field(default_factory=list)
@@ -53,19 +53,22 @@ class Figures:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where conversations are held: a server and its clients."""
+    """Server and settings with which conversations are held."""
 
     url: str
     transcription_model: str
     say: Say
 
     async def turn(self, clip: Clip, *, until_played: bool = False) -> TurnFigures:
-        """One turn in a session of its own. Raises TimeoutError if it is not answered."""
+        """Hold a single-turn session; raise TimeoutError if the turn is not answered."""
         async with Talker.connected(self.url, self.transcription_model, clip) as talker:
             spoken = talker.say(clip, protocol.LEAD_SECONDS) + clip.end / SPEECH_RATE
 
             def is_over() -> bool:
-                """An answer that is cut at its most tokens is one, a cancelled one is not."""
+                """Return whether the last answer has ended.
+
+                An answer cut at its maximum tokens counts, a cancelled one does not.
+                """
                 ended = bool(talker.answers) and talker.answers[-1].status in ("completed", "incomplete", "failed")
                 return ended and time.monotonic() > spoken
 
@@ -88,7 +91,10 @@ class Stage:
             )
 
     async def interruption(self, clip: Clip, other: Clip) -> float | None:
-        """From the onset of a clip, spoken into the answer to another, to silence; None if the answer was too short."""
+        """Speak `other` into the answer to `clip`.
+
+        Return the seconds from its onset until the server reports speech, or None if the answer was too short.
+        """
         async with Talker.connected(self.url, self.transcription_model, clip) as talker:
             spoken = talker.say(clip, protocol.LEAD_SECONDS) + clip.end / SPEECH_RATE
 
@@ -111,7 +117,7 @@ class Stage:
 
 
 async def measure_turns(stage: Stage, sequential: SequentialPipeline, clips: Sequence[Clip], figures: Figures) -> None:
-    """Each clip answered by a session, then by the sequential pipeline."""
+    """Measure each clip in a session, then in the sequential pipeline."""
     for clip in clips:
         try:
             turn, after = await stage.turn(clip), await sequential.turn(clip)
@@ -129,7 +135,7 @@ async def measure_turns(stage: Stage, sequential: SequentialPipeline, clips: Seq
 
 
 async def measure_interruptions(stage: Stage, clips: Sequence[Clip], count: int, figures: Figures) -> None:
-    """`count` of them. A clip is interrupted by the one after the next; answers that are too short are left out."""
+    """Measure `count` interruptions, each of a clip by the clip two further on; answers too short are left out."""
     done = 0
     for number in range(3 * count):
         clip, other = clips[number % len(clips)], clips[(number + 2) % len(clips)]
@@ -151,7 +157,7 @@ async def measure_interruptions(stage: Stage, clips: Sequence[Clip], count: int,
 
 
 async def measure_crowd(stage: Stage, clips: Sequence[Clip], turns_each: int, figures: Figures) -> None:
-    """Sessions at once, each with its own clips and listened to until the end of every answer."""
+    """Run concurrent sessions, each with its own clips; each listens to the end of every answer."""
 
     async def talk(index: int) -> None:
         await asyncio.sleep(index * protocol.STAGGER_SECONDS)

@@ -1,7 +1,7 @@
 """`SequentialPipeline`: the same turn without any overlap, as a baseline.
 
-The end of the turn is decided by the same detectors with the same rules; then the whole turn is transcribed, then the
-whole answer is written, then all of it is spoken, by the same server's routes.
+The same detectors with the same rules decide the end of the turn; then the same server's routes transcribe the whole
+turn, generate the whole answer and speak all of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from support.sound.sounds import wav_bytes
 
 @dataclass(frozen=True)
 class SequentialTurn:
-    """Seconds from the end of speech to each stage's end, and to the first sound."""
+    """Seconds from the end of speech to each stage's end and to the first sound, with the texts."""
 
     decided: float
     num_looks: int
@@ -44,13 +44,13 @@ class SequentialTurn:
 
 @dataclass
 class _OpenTurn:
-    """A turn that is heard. Ends inside of the sentence are not counted: `ended` is that of all of it."""
+    """Turn in progress. `ended` is the end of the whole sentence; ends within it are ignored."""
 
     detector: TurnDetector
     speech_end: int
     start: int = 0
     look: Look | None = None
-    num_looks: int = 0  # of this silence
+    num_looks: int = 0  # looks in the current silence
     is_answered: bool = False
     asked: asyncio.Task[float] | None = None
     ended: int | None = None
@@ -85,7 +85,7 @@ class SequentialPipeline:
         await self._client.aclose()
 
     async def turn(self, clip: Clip) -> SequentialTurn:
-        """Hear a clip in real time and answer it."""
+        """Listen to a clip in real time and answer it."""
         lead = room_tone(round(LEAD_SECONDS * SPEECH_RATE), clip, seed=2)
         tail = room_tone(10 * SPEECH_RATE, clip, seed=3)
         sound = np.concatenate([lead, clip.sound, tail])
@@ -105,7 +105,7 @@ class SequentialPipeline:
         )
 
     async def _hear(self, sound: Floats, speech_end: int, began: float) -> tuple[Floats, int]:
-        """Until the turn's end is decided: its sound, and how often the end-of-turn model was asked about it."""
+        """Listen until the turn's end is decided; return its sound, and the number of looks at its end."""
         frame, state, room = self._voice.chunk, self._voice.initial_state(), RoomLevel()
         turn = _OpenTurn(TurnDetector(TurnSettings(TurnDetection.SEMANTIC_VAD), frame), speech_end)
         for end in range(frame, len(sound), frame):
@@ -149,7 +149,7 @@ class SequentialPipeline:
         return str(reply.raise_for_status().json()["choices"][0]["message"]["content"])
 
     async def _speak(self, answer: str) -> float:
-        """Speak all of it; seconds of silence before its first sound."""
+        """Synthesize the answer; return the seconds of silence before its first sound."""
         body = {
             "model": protocol.VOICE_MODEL,
             "input": answer,

@@ -27,7 +27,7 @@ PIECE = round(PIECE_SECONDS * WIRE_RATE)
 
 @dataclass
 class Answer:
-    """A response, as it comes."""
+    """Response in progress or ended."""
 
     id: str
     player: Player = field(default_factory=Player)
@@ -37,21 +37,21 @@ class Answer:
 
 
 class Talker:
-    """`answers` are the responses so far. Times are those of `time.monotonic`."""
+    """Client of a session. `answers` lists its responses. Times are those of `time.monotonic`."""
 
     def __init__(self, socket: ClientConnection, room: Clip) -> None:
         self._socket = socket
         self._tone = to_s16(resample(room_tone(10 * SPEECH_RATE, room, seed=1), SPEECH_RATE, WIRE_RATE))
-        self._said: list[tuple[int, Floats]] = []  # where each begins, in samples of the microphone's sound
+        self._said: list[tuple[int, Floats]] = []  # each with its start, in samples of the microphone's sound
         self._position = 0
         self._began = time.monotonic()
         self._changed = asyncio.Event()
         self.answers: list[Answer] = []
         self.transcripts: list[str] = []
-        #: When `input_audio_buffer.speech_started` arrived.
+        #: Arrival times of `input_audio_buffer.speech_started`.
         self.speech_started: list[float] = []
         self.errors: list[str] = []
-        #: The longest time that a piece of sound was sent too late.
+        #: Maximum seconds by which a chunk of sound was sent too late.
         self.late = 0.0
 
     @classmethod
@@ -75,7 +75,7 @@ class Talker:
     # -- speaking -----------------------------------------------------------------------------------------------
 
     def say(self, clip: Clip, after: float = 0.0) -> float:
-        """Speak a clip from the next piece on, `after` seconds later; when its first sample is spoken."""
+        """Speak a clip from the next chunk on, `after` seconds later; return the time of its first sample."""
         start = self._position + round(after * WIRE_RATE)
         self._said.append((start, resample(clip.sound, SPEECH_RATE, WIRE_RATE)))
         return self._began + start / WIRE_RATE
@@ -91,7 +91,7 @@ class Talker:
             await self._socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
 
     def _piece(self, start: int) -> np.ndarray:
-        """The room's silence, and over it what is said."""
+        """Return a chunk of the room's silence, with the clips spoken over it."""
         piece = self._tone[(start + np.arange(PIECE)) % len(self._tone)]
         for begin, sound in self._said:
             first, last = max(start, begin), min(start + PIECE, begin + len(sound))
@@ -102,7 +102,7 @@ class Talker:
     # -- listening ----------------------------------------------------------------------------------------------
 
     async def until(self, condition: Any, seconds: float = protocol.TURN_TIMEOUT) -> bool:
-        """Wait until a condition holds, which is looked at after every event; whether it came to hold in time."""
+        """Wait until a condition, checked after every event, holds; return False on a timeout."""
         deadline = time.monotonic() + seconds
         while not condition():
             self._changed.clear()

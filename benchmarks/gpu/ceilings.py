@@ -1,4 +1,4 @@
-"""What a device can do at best: reading memory, and products of matrices."""
+"""Measured limits of a device: memory bandwidth and matrix products."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from antiphon.ops.triton.program.limits import measure_card
 
 
 def measure_ceilings(device: torch.device) -> MachineLimits:
-    """On a card by PyTorch, on the CPU as a profile measures them."""
+    """Measure a GPU with PyTorch, the CPU as a profile does."""
     return measure_limits(MOST_READ_BYTES) if device.type == "cpu" else measure_card(device)

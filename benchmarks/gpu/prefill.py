@@ -1,6 +1,6 @@
 """Time the kernels of a step of prompts on an NVIDIA GPU, with random weights of the full shape but few layers.
 
-python benchmarks/gpu/prefill.py [--shapes qwen3-0.6b,qwen3-8b] [--sweep]
+    python benchmarks/gpu/prefill.py [--shapes qwen3-0.6b,qwen3-8b] [--sweep]
 
 `--sweep` times the attention kernel with every tile, and prints the best ones.
 """
@@ -35,7 +35,7 @@ REQUESTS, LENGTH, LAYERS, PAGE = 8, 1024, 3, 16
 
 
 def graph_seconds(run: Callable[[], None], repeats: int = 1) -> float:
-    """Of one run, from a graph of several."""
+    """Return seconds per run, from a CUDA graph of `repeats` runs."""
     run()
     with torch.cuda.graph(graph := torch.cuda.CUDAGraph()):
         for _ in range(repeats):
@@ -45,7 +45,7 @@ def graph_seconds(run: Callable[[], None], repeats: int = 1) -> float:
 
 @torch.inference_mode()
 def make_step(model: CausalLM, requests: int, length: int, device: Device) -> LoweredPromptStep:
-    """A step of whole prompts, with its words and block tables in place."""
+    """Build a step of whole prompts, with its inputs and block tables in place."""
     layouts = [CacheLayout(group, PAGE, device.compute_type, device.compute_type) for group in model.cache_groups()]
     blocks, unit = -(-length // PAGE), layouts[0].block_bytes
     cache = KVCache(allocate_arena((requests * blocks + 1) * unit, device.torch), layouts)
@@ -65,7 +65,7 @@ def make_step(model: CausalLM, requests: int, length: int, device: Device) -> Lo
 
 
 def work(launch: Launch | Call, pairs: int) -> tuple[float, float]:
-    """Bytes, and floating-point operations; `pairs` are those of a query and a key that it sees."""
+    """Return bytes moved and floating-point operations; `pairs` counts queries with each key that they see."""
     given, sizes = launch.arguments, getattr(launch, "constants", {})
     if launch.name == "library product":
         return sum(tensor.nbytes for tensor in given), 2.0 * len(given[0]) * given[1].numel()
@@ -78,7 +78,7 @@ def work(launch: Launch | Call, pairs: int) -> tuple[float, float]:
 
 
 def sweep(launch: Launch) -> list[tuple[float, QueryTile]]:
-    """The best tiles of the attention kernel, of those that compile, with their times."""
+    """Return the six fastest tiles of the attention kernel that compile, with their seconds."""
     launches: dict[QueryTile, Launch] = {}
     for (rows, warps), keys, stages in product(((64, 4), (128, 4), (128, 8), (256, 8)), (32, 64, 128), (2, 3, 4)):
         tile = QueryTile(max(1, rows // launch.constants["G"]), keys, warps, stages)
@@ -92,7 +92,7 @@ def sweep(launch: Launch) -> list[tuple[float, QueryTile]]:
 
 
 def compiles(launch: Launch) -> bool:
-    """Compile a kernel; false where it needs more than the card has."""
+    """Compile a kernel; return False if it needs more resources than the card has."""
     try:
         launch()
     except OutOfResources:

@@ -5,7 +5,7 @@
     python benchmarks/gpu/quantised.py --shapes gate_up,down --rows 1,8,32
 
 Every product is checked against the expanded weights. Each launch of a graph reads another copy of the weights, so that
-none is in the L2 cache.
+no read hits the L2 cache.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, r
 from antiphon.ops.types import Activation
 from antiphon.weights.types import TensorType
 
-#: Bytes that the copies of a weight have together; several times the L2 cache.
+#: Total bytes of a weight's copies; several times the L2 cache.
 COPIES_BYTES = 400 << 20
 REPEATS = 5
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A product of Qwen3-8B: rows of the weight, columns, and what is fused into it."""
+    """Product of Qwen3-8B: rows and columns of the weight, and the operations fused into it."""
 
     name: str
     n: int
@@ -63,7 +63,7 @@ SHAPES = (
 
 
 def random_rows(type: TensorType, n: int, k: int) -> BlockRows:
-    """Random codes with scales that give elements of about the size of a trained model's."""
+    """Return random codes with scales that give elements about as large as a trained model's."""
     form = FORMS[type]
     tiles = (-(-n // WIDTH), -(-k // (BLOCK * GROUP)))
     words = torch.randint(-(2**31), 2**31 - 1, (*tiles, form.planes, GROUP, WIDTH), dtype=torch.int32, device="cuda")
@@ -95,7 +95,7 @@ def copies(piece: BlockRows) -> list[BlockRows]:
 
 
 def microseconds(launches: list[Callable[[], None]]) -> float:
-    """The time of a launch, from a graph of all of them; the best of a few replays."""
+    """Return microseconds per launch, from a graph of all launches; the best of a few replays."""
     for launch in launches[:2]:
         launch()
     torch.cuda.synchronize()
@@ -116,7 +116,7 @@ def microseconds(launches: list[Callable[[], None]]) -> float:
 
 @dataclass
 class Case:
-    """A shape in one type with some rows of activations, ready to be launched with any tile."""
+    """Product of a shape and type with `rows` rows of activations, ready to be launched with any tile."""
 
     shape: Shape
     pieces: list[BlockRows]
@@ -150,7 +150,7 @@ class Case:
         return microseconds([partial(self.launch, piece, tile) for piece in self.pieces])
 
     def error(self, tile: BlockVectorTile | BlockRowTile) -> float:
-        """The relative error of a product, against fp32 products with the expanded weights."""
+        """Return a product's relative error against float64 products with the expanded weights."""
         self.y.fill_(torch.nan)
         self.launch(self.pieces[0], tile)
         exact = self.expected()
@@ -174,12 +174,12 @@ class Case:
         return row_tile(self.columns, self.shape.k, self.on.multiprocessors)
 
     def tiles(self) -> Iterator[BlockVectorTile | BlockRowTile]:
-        """Every tile of a sweep."""
+        """Yield every tile of a sweep."""
         blocks = self.shape.k // BLOCK
         for columns in (8, 16, 32, 64) if self.rows == 1 else (16, 32, 64):
             for warps in (1, 2, 4, 8) if self.rows == 1 else (2, 4, 8):
                 if self.rows == 1:
-                    for each in (1, 2):  # blocks of four columns for a thread
+                    for each in (1, 2):  # blocks of four columns per thread
                         size = 128 * warps * each // columns
                         if 8 <= size <= blocks:
                             yield BlockVectorTile(columns, size, warps)
@@ -190,7 +190,7 @@ class Case:
 
 
 def best_tiles(case: Case, workers: int) -> list[tuple[float, BlockVectorTile | BlockRowTile]]:
-    """The fastest tiles of a sweep with their times. Kernels are compiled side by side."""
+    """Return the four fastest tiles of a sweep with their microseconds. Kernels are compiled in parallel."""
     tiles = list(case.tiles())
 
     def compiles(tile: BlockVectorTile | BlockRowTile) -> bool:

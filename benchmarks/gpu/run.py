@@ -1,17 +1,18 @@
-"""The table of a card: its two ceilings, for each case the least time that they allow, and checks of what it computes.
+"""Print the table of a card: its two ceilings, each case's figures beside the floor that they allow, and checks.
 
     python benchmarks/gpu/run.py [--device cuda] [--sections ceilings,floors,engine,checks] [--model MODEL]
 
-- `ceilings` measures the device: bytes read and multiplications with additions a second. Without it they are given by
-  `--bandwidth` (GB/s) and `--compute` (TFLOP/s).
-- `floors`: what each case takes at best at these ceilings, beside its target and vLLM's time on the same work.
+- `ceilings` measures the device: bytes read and multiply-adds per second. Without it, `--bandwidth` (GB/s) and
+`--compute` (TFLOP/s) give them.
+- `floors`: the best possible figure of each case at these ceilings, beside its target and vLLM's figure for the same
+work.
 - `engine`: the cases through `Engine.generate`, with random weights of the full shape; the time of a step on the
-  device, and with every token delivered to Python.
-- `checks`: one line for each check, see `checks/`; `--model` names a real model for those that need one, `--checks`
-  chooses some of them. The exit status is 1 if one fails.
+device, and with every token delivered to Python.
+- `checks`: a line per check, see `checks/`; `--model` names a real model for the checks that need one, `--checks`
+selects checks. The exit status is 1 if a check fails.
 
-Cases: prompts of 512 tokens, 256 steps, temperature 0.6, the end of an answer ignored, prefix cache off; prefill of 64
-prompts of 1,024 tokens. Kernels are compiled by a run before the one that counts.
+Cases: prompts of 512 tokens, 256 steps, temperature 0.6, end-of-text tokens ignored, prefix cache off; prefill of 64
+prompts of 1,024 tokens. A run before the measured one compiles the kernels.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.loading.loading import LoadedModel
 
 SECTIONS = ("ceilings", "floors", "engine", "checks")
-#: Those that compare with the ceilings.
+#: Sections that need the ceilings.
 COMPARED = ("floors", "engine")
 INPUT, STEPS, TEMPERATURE = 512, 256, 0.6
 PREFILL_LENGTH = 1024
@@ -49,8 +50,10 @@ program = cache(shape_program)
 
 @dataclass(frozen=True)
 class Case:
-    """`must`, `aim` and `vllm` (0.25.1, on an H200) are in `unit`: ms a step for `decode`, tokens/s of the answers for
-    `sequences` (prompts included in the time) and of the prompts for `prefill`.
+    """Case of the table, with its targets and vLLM's figure (0.25.1, on an H200) in the case's `unit`.
+
+    The unit is ms per step for `decode`, generated tokens per second for `sequences` (the time includes the prompts),
+    and prompt tokens per second for `prefill`.
     """
 
     shape: str
@@ -59,7 +62,7 @@ class Case:
     must: float
     aim: float
     vllm: float
-    in_blocks: bool = False  #: weights in Q4_K, else in bf16
+    in_blocks: bool = False  #: weights in Q4_K instead of bf16
 
     @property
     def name(self) -> str:
@@ -74,7 +77,7 @@ class Case:
         return program(self.shape, in_blocks=self.in_blocks)
 
     def floor(self, limits: MachineLimits) -> float:
-        """The best figure that the ceilings allow. For decoding, in the middle of the answer."""
+        """Return the best figure that the ceilings allow; for decoding, in the middle of the answer."""
         if self.kind == "decode":
             return decode_floor(self._program, self.rows, INPUT + STEPS // 2, limits) * 1e3
         length = INPUT if self.kind == "sequences" else PREFILL_LENGTH
@@ -100,7 +103,7 @@ CASES = (
 
 @dataclass
 class Results:
-    """What was measured, by case, in the unit of each."""
+    """Measurements by case, in each case's unit."""
 
     device: str
     limits: MachineLimits
@@ -111,7 +114,7 @@ class Results:
 
 
 def run_engine(results: Results, cases: list[Case], device: Device) -> None:
-    """The cases of each model, on the device and with every token delivered to the caller."""
+    """Run the cases of each model, on the device and with every token delivered to the caller."""
     for shape, in_blocks in dict.fromkeys((case.shape, case.in_blocks) for case in cases):
         loaded = random_model(shape, device=device, in_blocks=in_blocks)
         for case in cases:

@@ -1,12 +1,12 @@
-"""Recordings and texts through the engine, with random weights of the full shape.
+"""Measure transcription and embedding through the engine, with random weights of the full shape.
 
     python benchmarks/gpu/speech.py [--device cuda] [--sections whisper,embedding] [--output FILE]
 
-- `whisper`: recordings transcribed together, and how many seconds of sound a second of work transcribes. Random weights
-  seldom end a transcript, so every window is decoded to the limit of its length (224 tokens): more than speech has.
-- `embedding`: texts of one length embedded together, texts and tokens a second.
+- `whisper`: recordings transcribed together, in seconds of sound per second of work. Random weights seldom end a
+transcript, so every window is decoded to its length limit (224 tokens): longer than for speech.
+- `embedding`: texts of equal length embedded together, in texts and tokens per second.
 
-A run before those that count compiles kernels and captures graphs. `--device cpu` takes minutes at the full size:
+A run before the measured ones compiles kernels and captures graphs. `--device cpu` takes minutes at the full size;
 `--whisper whisper-tiny --recordings 1 --seconds 4 --texts 8` is small.
 """
 
@@ -36,7 +36,7 @@ SECTIONS = ("whisper", "embedding")
 
 
 def timed(engine: Engine, work: Callable[[], Any], runs: int) -> tuple[float, list[StepRecord], Any]:
-    """The median time of the runs after the first, which is not counted; steps and result of the last."""
+    """Return the median seconds of `runs` runs after a warm-up, and the steps and result of the last run."""
     seconds: list[float] = []
     steps, result = [], work()
     for _ in range(runs):

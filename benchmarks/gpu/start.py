@@ -1,10 +1,10 @@
-"""The time from the start of a process to the first token, without and with compiled kernels on disk.
+"""Measure the time from the start of a process to the first token, without and with compiled kernels on disk.
 
     python benchmarks/gpu/start.py [--device cuda] [--shape qwen3-8b] [--model MODEL] [--rounds 1]
 
-Without `--model` it is random weights of a shape, written to a folder and read from there, so the files are in the page
-cache. Each round starts two processes: one with an empty cache of kernels, one with what the first has left. A process
-loads the model and answers a prompt of 512 tokens; its clock begins before Python does.
+Without `--model`, random weights of a shape are written to a folder and read from it, so the files are in the page
+cache. Each round starts two processes: the first with an empty kernel cache, the second with the cache that the first
+has filled. A process loads the model and answers a prompt of 512 tokens; its clock begins before Python does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from antiphon.bench.random_models.random_model import SHAPES
 from support.models.random_files import write_random_model
 
 PROMPT_TOKENS = 512
-#: Of the process that is timed; the arguments are the model, the device and the time at which it was started.
+#: Script of the timed process; its arguments are the model, the device and the time at which it was started.
 PROCESS = """
 import json, sys, time
 from antiphon.engine.sampling_params import SamplingParams
@@ -46,7 +46,7 @@ print(json.dumps({"imported": imported, "loaded": loaded, "first token": first})
 
 
 def start(model: str, device: str, cache: str) -> dict[str, float]:
-    """Seconds from the start of a process until it had imported the engine, loaded the model and had a token."""
+    """Run a process; return the seconds from its start to the imported engine, the loaded model and the first token."""
     script = PROCESS % PROMPT_TOKENS
     command = [sys.executable, "-c", script, model, device, repr(time.time())]
     ended = subprocess.run(

@@ -1,11 +1,11 @@
-"""Many streams over HTTP beside the same work by the engine alone: tokens a second, and processor time a token.
+"""Compare many streams over HTTP with the same work by the engine alone: tokens per second, processor time per token.
 
     python benchmarks/gpu/streams.py [--device cuda] [--streams 256] [--input 128] [--output 256] [--model MODEL]
 
-Without `--model` it is random weights, of the shape of Qwen3-0.6B on a GPU and small on the CPU, written to a folder
-from which `antiphon serve` loads them. First the engine runs in this process, then the server with its engine process;
-both get prompts of random tokens, all streams at once, one round that does not count before those that do. The clients
-are in this process, so a machine should have three cores or more.
+Without `--model`, `antiphon serve` loads random weights from a folder, in the shape of Qwen3-0.6B on a GPU and of a
+small model on the CPU. First the engine runs in this process, then the server with its engine process; both get prompts
+of random tokens, all streams at once, after a warm-up round. The clients are in this process, so a machine should have
+three cores or more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SMALL = SHAPES["qwen3-0.6b"] | {
 
 @dataclass(frozen=True)
 class Work:
-    """What every round computes; prompts of a round are the same for the engine and for the server."""
+    """Work of a round; its prompts are the same for the engine and for the server."""
 
     streams: int
     input: int
@@ -61,7 +61,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds of the whole round; processor time is in microseconds a token."""
+    """Results of a round; `server`, `engine` and `client` are processor microseconds per token."""
 
     tokens: int
     seconds: float
@@ -76,7 +76,7 @@ class Round:
 
 
 def alone(model: str, device: str, work: Work, rounds: int) -> list[Round]:
-    """By the engine in this process, every token delivered as text."""
+    """Run the engine in this process, with every token delivered as text."""
     config = EngineConfig(
         device=device, kv_bytes=work.kv_megabytes << 20, prefix_caching=False, max_running=work.streams
     )

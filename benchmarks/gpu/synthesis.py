@@ -1,13 +1,13 @@
-"""Utterances spoken together by a speech model with random weights of the full shape, on a device and on the CPU.
+"""Synthesize utterances together with random weights of the full shape, on a device, and compare with the CPU.
 
     python benchmarks/gpu/synthesis.py [--device cuda] [--shape kokoro-82m] [--precision fast] [--output FILE]
 
-Utterances go through the engine's scheduler and the device's executor, a step for each stage. Printed are seconds of
-speech for a second of work, the milliseconds of every kind of stage on the device, and how far the speech is from that
-of the same model in fp32 on the CPU, for one utterance: its durations, its pitch, and its samples from the same pitch.
+Utterances go through the engine's scheduler and the device's executor, a step per stage. Printed are seconds of speech
+per second of work, the milliseconds of every kind of stage on the device, and for one utterance the distance from the
+same model in fp32 on the CPU: its durations, its pitch, and its samples from the same pitch.
 
-A run before those that count compiles kernels. `--device cpu` is slow at the full size: `--voices 2 --phonemes 20` is
-small. `--no-check` leaves the comparison out.
+A run before the measured ones compiles the kernels. `--device cpu` is slow at the full size; `--voices 2 --phonemes 20`
+is small. `--no-check` leaves the comparison out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from antiphon.runtime.loading.weight_forms import PRECISIONS, WeightOptions
 from antiphon.runtime.slots.synthesis import DEVICE_STEP_TOKENS, STEP_TOKENS
 from support.models.random_voice import VOICE_SHAPES, random_utterance, random_voice
 
-#: The stage from which speech follows from durations and pitch that are given, by shape.
+#: First stage that computes speech from given durations and pitch, by shape.
 GIVEN_STAGE = {"hibari-6m": "decoder", "kokoro-82m": "source"}
 
 
@@ -74,7 +74,7 @@ def speak(core: EngineCore, spoken: Sequence[Utterance], run: int) -> list[Speec
 
 
 def measure(model: Synthesizer, device: Device, spoken: Sequence[Utterance], runs: int) -> dict[str, Any]:
-    """The median of the runs after the first, which is not counted."""
+    """Return the figures of a synthesis, with median seconds over `runs` runs after a warm-up."""
     core = make_core(model, device)
     speak(core, spoken, 0)
     seconds, speech = [], []
@@ -99,13 +99,13 @@ def measure(model: Synthesizer, device: Device, spoken: Sequence[Utterance], run
 
 
 def distance(got: Tensor, expected: Tensor) -> float:
-    """‖got − expected‖ / ‖expected‖."""
+    """Return ‖got − expected‖ / ‖expected‖."""
     got, expected = got.cpu().double(), expected.cpu().double()
     return float((got - expected).norm() / expected.norm())
 
 
 def compare(shape: str, model: Synthesizer, spoken: Utterance) -> dict[str, Any]:
-    """The model beside the same one in fp32 on the CPU, for one utterance."""
+    """Compare an utterance with the same model's in fp32 on the CPU."""
     exact = random_voice(VOICE_SHAPES[shape], WeightOptions(precision="fp32"))
     given = exact.stages.index(GIVEN_STAGE[shape])
     states = {which: [SpeechState((spoken,))] for which in (exact, model)}

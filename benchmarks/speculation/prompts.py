@@ -1,4 +1,4 @@
-"""The prompts of `benchmarks/speculative.py`: editing code, summarising, filling in JSON, open chat."""
+"""Prompts of `benchmarks/speculative.py`: editing code, summarising, filling in JSON, open chat."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ Next meeting: Monday.
 
 @dataclass(frozen=True)
 class Task:
-    """A prompt of one kind; with a schema, the answer is JSON of that form."""
+    """Prompt of a kind; with a schema, the answer is JSON of that form."""
 
     kind: str
     name: str

@@ -1,1 +1,1 @@
-"""Checks of a device's backend and engine, one subject a file; `run_checks` runs them all."""
+"""Checks of a device's backend and engine, a file per subject; `run_checks` runs them all."""

@@ -1,4 +1,4 @@
-"""The error of whole models: at most 1.5 times that of the reference in the same 16-bit type, both against fp32."""
+"""Check whole models: their error from fp32 is at most 1.5 times the reference's in the same 16-bit type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from checks.architectures import ARCHITECTURES, LARGE, LARGE_METADATA, Placed, b
 from checks.outcome import Outcome, Subject
 
 MAX_RATIO = 1.5
-#: Below this the error is that of fp32 itself, and a ratio says nothing.
+#: Error of fp32 itself: below it, a ratio means nothing.
 SMALLEST_ERROR = 1e-5
-#: Rows by the kernel for one row, by tensor cores, and by the library; and tokens before the decoded one.
+#: Numbers of rows for the one-row kernel, the tensor cores and the library; and tokens before the decoded token.
 ROWS, CONTEXT = (1, 8, 80), 32
 LARGE_CONTEXT = 16
-#: Where there is no card: a CPU without bf16 instructions multiplies bf16 slowly.
+#: Sizes without a card: a CPU without bf16 instructions multiplies bf16 slowly.
 CPU_ROWS, CPU_CONTEXT = (1, 4), 4
 
 
@@ -45,7 +45,7 @@ def check(subject: Subject) -> Iterator[Outcome]:
 def compare(
     name: str, metadata: Mapping[str, Any], device: Device, backend: str, rows: tuple[int, ...], context: int
 ) -> Outcome:
-    """Each figure is the worst of all numbers of rows."""
+    """Compare a model with the reference; each figure is the worst of all numbers of rows."""
     place, half = device.torch, half_type(backend)
     truth = build(metadata, "reference", place, torch.float32)
     reference = build(metadata, "reference", place, torch.bfloat16 if half is torch.float32 else half)
@@ -67,7 +67,7 @@ def compare(
 
 
 def logits_of(model: Placed, tokens: Tensor, device: Device) -> Logits:
-    """Of all but the last column of tokens in one step, and of the last in another."""
+    """Return the logits of all but the last column of tokens in a step, and of the last column in the next."""
     count, length = tokens.shape
     decoder = model.decoder
     with ops.use_backend(model.backend), torch.inference_mode():
@@ -81,7 +81,7 @@ def logits_of(model: Placed, tokens: Tensor, device: Device) -> Logits:
 
 
 def lowered(model: Placed, requests: TrialRows, tokens: Tensor, device: Device) -> Tensor:
-    """By the kernels that a graph of the step has."""
+    """Return the logits from the kernels of the step's graph."""
     from antiphon.executor.device.measured_step import MeasuredStep
 
     own = replace(device, compute_type=model.dtype)
@@ -90,6 +90,6 @@ def lowered(model: Placed, requests: TrialRows, tokens: Tensor, device: Device) 
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """Relative, over all logits; infinite where one is not a number."""
+    """Return the relative error over all logits; infinite if a logit is not a number."""
     relative = float((found - expected).norm() / expected.norm())
     return relative if math.isfinite(relative) else math.inf

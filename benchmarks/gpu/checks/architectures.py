@@ -31,7 +31,7 @@ _GPT2: dict[str, Any] = {
     "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "tie_word_embeddings": True,
 }  # fmt: skip
 
-#: Configurations as Hugging Face writes them.
+#: Configurations in Hugging Face's format.
 ARCHITECTURES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "llama": _SMALL | {"model_type": "llama"},
@@ -46,7 +46,7 @@ LARGE_METADATA = SHAPES["qwen3-0.6b"] | {"num_hidden_layers": 4}
 
 
 class BiasedCheckpoint(RandomCheckpoint):
-    """Random weights with every bias that a model may have."""
+    """Random weights that include every bias a model may have."""
 
     def has(self, name: str) -> bool:
         return name.endswith(".bias") or super().has(name)
@@ -54,7 +54,7 @@ class BiasedCheckpoint(RandomCheckpoint):
 
 @dataclass(frozen=True)
 class Placed:
-    """A decoder whose operations go to a backend, with activations and pages of one type."""
+    """Decoder whose operations run on a backend, with the type of its activations and pages."""
 
     decoder: TokenDecoder
     backend: str
@@ -63,19 +63,19 @@ class Placed:
 
 
 def own_backend(device: Device) -> str:
-    """The backend that is checked."""
+    """Return the name of the backend to check."""
     return "triton" if device.torch.type == "cuda" or triton.is_interpreted() else ops.active_backend().name
 
 
 def half_type(backend: str) -> torch.dtype:
-    """What is compared: 16 bits on a card; the interpreter multiplies bf16 wrongly, and the CPU computes in fp32."""
+    """Return the type to compare: bf16 on a card, fp32 on the CPU, fp16 in the interpreter, whose bf16 is wrong."""
     if backend != "triton":
         return torch.float32
     return torch.float16 if triton.is_interpreted() else torch.bfloat16
 
 
 def build(metadata: Mapping[str, Any], backend: str, place: torch.device, dtype: torch.dtype) -> Placed:
-    """The same weights, in bf16 in their file, for every backend."""
+    """Build a decoder for a backend; its checkpoint's weights are bf16, and equal for every backend."""
     model = build_model(BiasedCheckpoint(metadata))
     if place.type != "cpu":
         model.place(place)

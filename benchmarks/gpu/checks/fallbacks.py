@@ -1,4 +1,4 @@
-"""No operation of a decoder's step falls to the reference: neither by the backend nor inside its functions."""
+"""Check that no operation of a decoder's step runs on the reference, through the backend or inside its functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from checks.architectures import ARCHITECTURES
 from checks.outcome import Outcome, Subject
 
 NAME = "steps without the reference"
-#: What a step may leave to PyTorch as the reference calls it: sums of two tensors.
+#: Operations for which a step may use PyTorch as the reference does: sums of two tensors.
 ALLOWED = frozenset({"add"})
 MODULES = (reference.attention, reference.product, reference.rows, reference.sampling, reference.logits)
-#: Of one batch: greedy, drawn, filtered, with penalties, with log-probabilities.
+#: Sampling parameters of a batch: greedy, sampled, filtered, with penalties, with log-probabilities.
 PARAMS = (
     {}, {"temperature": 0.8}, {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "min_p": 0.01},
     {"frequency_penalty": 1.0, "repetition_penalty": 1.2, "logit_bias": {5: 2.0}}, {"logprobs": 3},

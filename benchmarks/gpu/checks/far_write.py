@@ -1,4 +1,4 @@
-"""A kernel that writes where no memory is."""
+"""Kernel that writes where no memory is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-#: In elements of four bytes; no allocation is so large.
+#: Offset in elements of four bytes, larger than any allocation.
 DISTANCE = 1 << 42
 
 
@@ -16,6 +16,6 @@ def _write(pointer, distance):
 
 
 def write_out_of_bounds(device: str) -> None:
-    """Returns before the card has found out."""
+    """Launch the write; it returns before the card reports the error."""
     target = torch.zeros(1, device=device)
     _write[(1,)](target, DISTANCE)

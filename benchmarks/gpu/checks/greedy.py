@@ -1,7 +1,7 @@
-"""Greedy answers of a real model on the device: where they differ from the reference in fp32, by how little.
+"""Compare a real model's greedy answers on the device with the reference in fp32: differing tokens, and how far off.
 
-Two greedy answers are comparable up to the first token that differs: that one decides. The reference reads the device's
-answers, so the tokens after it are compared too, and reported.
+Two greedy answers are comparable up to their first differing token, which decides the check. The reference reads the
+device's answers, so the tokens after it are compared and reported too.
 """
 
 from __future__ import annotations
@@ -40,16 +40,23 @@ PROMPTS = (
 
 @dataclass
 class Comparison:
-    """Tokens that differ, and those of them of which one side has not the other's token among its likeliest."""
+    """Counts of differing tokens and answers.
+
+    A difference is far if one side's token is not among the other side's TOP most likely tokens.
+    """
 
     tokens: int = 0
     different: int = 0
     far: int = 0
-    answers: int = 0  # that differ
-    far_answers: int = 0  # by their first token that differs
+    answers: int = 0  # answers with a differing token
+    far_answers: int = 0  # answers whose first differing token is far
 
     def add(self, tokens: list[int], own_top: list[list[int]], expected: Tensor) -> None:
-        """An answer, the device's likeliest tokens at each place, and the reference's logits [places, vocabulary]."""
+        """Count an answer's differences.
+
+        `own_top` has the device's most likely tokens per position, `expected` the reference's logits [positions,
+        vocabulary].
+        """
         is_first = True
         for token, own, likeliest in zip(tokens, own_top, expected.topk(TOP).indices.tolist(), strict=True):
             self.tokens += 1
@@ -93,7 +100,7 @@ def _params(logprobs: int | None = None) -> SamplingParams:
 
 
 def _oracle(path: Path) -> TokenDecoder:
-    """The model by the reference on the CPU, its weights decoded to fp32."""
+    """Build the model for the reference backend on the CPU, with its weights decoded to fp32."""
     model = build_model(open_checkpoint(path))
     with ops.use_backend("reference"):
         for node in model.modules():

@@ -1,4 +1,4 @@
-"""How long the card waits between the steps of an engine: at most 3 % of the time, with 32 requests decoding."""
+"""Check that the card idles at most 3 % of the time between the steps of an engine with 32 decoding requests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from checks.outcome import Outcome, Subject
 NAME = "idle between steps"
 MAX_SHARE = 0.03
 ROWS, STEPS, INPUT = 32, 64, 512
-#: The kernel that begins a step.
+#: Name of a step's first kernel.
 FIRST_KERNEL = "decode_inputs"
 SMALL = {"num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 8000}
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What the card did: a kernel or a copy. Times are in microseconds."""
+    """Kernel or copy on the card, with times in microseconds."""
 
     name: str
     begin: float
@@ -34,7 +34,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Between steps: how many steps, the time without activity before each, and the time of all."""
+    """Idle time between steps: number of steps, microseconds without activity before them, and microseconds in all."""
 
     steps: int
     idle: float
@@ -46,7 +46,7 @@ class Gaps:
 
 
 def gaps_of(activities: Sequence[Activity]) -> Gaps:
-    """From the first step of the activities to the last. Waits inside a step are not counted."""
+    """Sum the idle time between the first and the last step; waits inside a step are not counted."""
     ordered = sorted(activities, key=lambda activity: activity.begin)
     firsts = [activity.begin for activity in ordered if FIRST_KERNEL in activity.name]
     if len(firsts) < 2:
@@ -102,6 +102,6 @@ def _profiled(engine: Engine, prompts: list[list[int]], workload: EngineWorkload
 
 
 def _clock_share(steps: Sequence[StepRecord]) -> float:
-    """The part of the time from the first step's begin to the last one's that no step was computing."""
+    """Return the share of the time from the first step's start to the last one's in which no step was computing."""
     span = steps[-1].start - steps[0].start
     return max(0.0, 1 - sum(map(device_seconds, steps[:-1])) / span)

@@ -1,4 +1,4 @@
-"""A planted illegal memory access: an embedded engine says so and ends; a server restarts its engine and answers."""
+"""Plant an illegal memory access: an embedded engine must report it and stop, a server must restart its engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from support.programs.server_process import ServerProcess, antiphon_server
 EMBEDDED, SERVED = "a lost device, embedded", "a lost device, served"
 PLANTED, INNOCENT = [201], [5, 6, 7]
 SECONDS = 120.0
-#: Python runs a file of this name before all others.
+#: Content of sitecustomize.py, which Python runs before everything else.
 CUSTOMIZE = """\
 import sys
 
@@ -54,7 +54,7 @@ def cause_on(device: str) -> str:
 
 
 def embedded(device: str, folder: Path) -> Outcome:
-    """In a process of its own: a device that is lost is lost to the whole process."""
+    """Run in another process, since a lost device is lost to its whole process."""
     script = Path(__file__).with_name("planted.py")
     command = [sys.executable, str(script), device, str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -83,7 +83,7 @@ def served(device: str, folder: Path) -> Outcome:
 
 @contextmanager
 def _planted_processes() -> Iterator[None]:
-    """Engine processes that are started in this block have the fault."""
+    """Plant the fault in engine processes started in this block."""
     kept = os.environ.get("PYTHONPATH")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "sitecustomize.py").write_text(CUSTOMIZE)
@@ -99,7 +99,7 @@ def _planted_processes() -> Iterator[None]:
 
 
 def _ask(server: ServerProcess, model: str, prompt: list[int]) -> tuple[int, str]:
-    """The status, and the text or the error."""
+    """Return the status and the text or error of an answer."""
     body = json.dumps({"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True})
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}/v1/completions", body.encode(), headers)
@@ -111,7 +111,7 @@ def _ask(server: ServerProcess, model: str, prompt: list[int]) -> tuple[int, str
 
 
 def _wait_for_engine(server: ServerProcess, before: int) -> bool:
-    """Wait for another engine process that has the model."""
+    """Wait until another engine process has loaded the model; return False on a timeout."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""What a model that was unloaded leaves behind: nothing but the context of CUDA and the kernels that were loaded."""
+"""Check that an unloaded model leaves nothing behind except CUDA's context and the loaded kernels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from checks.outcome import Outcome, Subject
 from support.programs.server_process import resident_bytes
 
 NAME = "memory after unloading"
-#: Of the first time, for libraries (workspaces of cuBLAS, 64 MiB) and the code of kernels; and between one time and the
-#: next.
+#: Maximum bytes left after the first unload (libraries such as cuBLAS's 64 MiB workspaces, and kernel code), and
+#: maximum growth afterwards.
 MAX_LEFT, MAX_GROWTH = 192 << 20, 4 << 20
-MAX_CPU_GROWTH = 32 << 20  # the allocator of the CPU keeps pieces
+MAX_CPU_GROWTH = 32 << 20  # the CPU's allocator keeps chunks
 CYCLES = 3
 LARGE: dict[str, Any] = SHAPES["qwen3-0.6b"]
 SMALL = LARGE | {"num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 8000}
@@ -35,7 +35,7 @@ def check(subject: Subject) -> Iterator[Outcome]:
     device = subject.device
     is_card = device.torch.type == "cuda"
     config = EngineConfig(device=device.name, kv_bytes=1 << 28, max_running=32)
-    if is_card:  # the context, and the library of products with its workspace
+    if is_card:  # load the context and the matrix library with its workspace before the first measurement
         ones = torch.ones(64, 64, dtype=device.compute_type, device=device.torch)
         (ones @ ones).sum().item()
         del ones
@@ -65,7 +65,7 @@ def used_bytes(device: Device) -> int:
 
 
 def _use(engine: Engine, metadata: dict[str, Any], device: Device) -> int:
-    """Load a model, have it answer in steps of several sizes, and unload it; bytes used while it was loaded."""
+    """Load a model, generate in steps of several sizes, and unload it; return the bytes used while it was loaded."""
     name = engine.load(random_model_of("random", metadata, device=device)).name
     for count in (1, 7, 32):
         engine.generate([[5, 6, 7, *range(10, 10 + count)]] * count, SamplingParams(max_tokens=8, ignore_eos=True))

@@ -1,4 +1,4 @@
-"""What a check is given and what it says."""
+"""Input and outcome of a check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.ops import Device
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: a device, and a real model (a catalog name, file or folder) where a check needs one."""
+    """Device to check, and a real model (catalog name, file or folder) for the checks that need one."""
 
     device: Device
     model: str | None = None
@@ -18,7 +18,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The line of a check. `passed` is None where it could not be judged here; `figures` say why."""
+    """Result line of a check. `passed` is None if it could not be judged here; `figures` then has the reason."""
 
     name: str
     passed: bool | None
@@ -33,6 +33,6 @@ Check = Callable[[Subject], Iterator[Outcome]]
 
 
 def outcome_lines(outcomes: list[Outcome]) -> list[str]:
-    """A line for each, in columns."""
+    """Format a line per outcome, in columns."""
     width = max((len(outcome.name) for outcome in outcomes), default=0)
     return [f"{outcome.verdict}  {outcome.name.ljust(width)}  {outcome.figures}" for outcome in outcomes]

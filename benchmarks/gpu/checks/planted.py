@@ -1,6 +1,6 @@
-"""A fault in the engine of a process: a prompt that begins with a certain token has a kernel write out of bounds.
+"""Plant a fault in an engine process: a prompt that begins with PLANTED makes a kernel write out of bounds.
 
-python benchmarks/gpu/checks/planted.py cuda FOLDER     # prints what an embedded engine says of it, as JSON
+python benchmarks/gpu/checks/planted.py cuda FOLDER     # prints an embedded engine's answers and errors as JSON
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import DeviceError, EngineError
 
-#: The first token of prompts that break the device.
+#: First token of prompts that break the device.
 PLANTED = 201
 INNOCENT = [5, 6, 7]
 
 
 def break_device(device: str) -> None:
-    """On a card by a kernel that writes out of bounds; nobody is told here. On the CPU by the error that means it."""
+    """Break a card with a kernel that writes out of bounds, which raises only later; on the CPU, raise DeviceError."""
     if not device.startswith("cuda"):
         raise DeviceError(f"{device} failed: planted")
     from far_write import write_out_of_bounds
@@ -27,7 +27,7 @@ def break_device(device: str) -> None:
 
 
 def install() -> None:
-    """From now on the first such prompt breaks the device in the engine's thread, before a step."""
+    """Make the first planted prompt break the device on the engine's thread, before a step."""
     step, broken = EngineCore.step, set[str]()
 
     def faulty(self: EngineCore) -> bool:

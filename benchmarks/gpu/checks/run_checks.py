@@ -1,4 +1,4 @@
-"""All checks, by name, in the order in which they run."""
+"""All checks by name, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from checks.outcome import Check, Outcome, Subject
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        # First, while the device has computed nothing else.
+        # Must be first, while the device has computed nothing else.
         "memory": memory.check,
         "accuracy": accuracy.check,
         "greedy": greedy.check,
@@ -29,7 +29,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 
 
 def run_checks(subject: Subject, names: Sequence[str], checks: Mapping[str, Check] = CHECKS) -> Iterator[Outcome]:
-    """The outcomes of the named checks. One that raises has failed, and the others still run."""
+    """Yield the outcomes of the named checks; a check that raises fails, and the rest still run."""
     for name in names:
         begun = time.perf_counter()
         try:

@@ -1,4 +1,4 @@
-"""Answers that a JSON schema constrains, in one batch with others, while two steps are in flight."""
+"""Check JSON-schema answers in a batch with free answers, while two steps are in flight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.models.random_files import write_random_model
 NAME = "JSON schemas beside free answers"
 COUNT = 8
 MAX_TOKENS = 400
-#: A small model whose tokens are bytes and numbers, where no real one is given.
+#: Default model, whose tokens are bytes and numbers.
 SMALL = SHAPES["qwen3-0.6b"] | {
     "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512, "vocab_size": 2000, "num_attention_heads": 8,
     "num_key_value_heads": 4, "head_dim": 32,
@@ -33,7 +33,7 @@ SMALL = SHAPES["qwen3-0.6b"] | {
 
 
 def schema(number: int) -> dict[str, Any]:
-    """Bounded in every part, so that the answer of any model ends."""
+    """Return a schema bounded in every part, so that the answer of any model ends."""
     return {
         "type": "object",
         "properties": {
@@ -48,7 +48,7 @@ def schema(number: int) -> dict[str, Any]:
 
 
 def is_valid(value: Any, against: dict[str, Any]) -> bool:
-    """Whether a value is of a schema, for what the schemas above use."""
+    """Return whether a value matches a schema; supports only the keywords of `schema`."""
     if "enum" in against:
         return value in against["enum"]
     match against["type"]:
