@@ -1,4 +1,4 @@
-"""`BeamGroup`: requests of one prompt that advance together, the likeliest hypotheses of all of them surviving."""
+"""`BeamGroup`: requests of one beam search, which advance together and keep the most probable hypotheses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class BeamMember(Protocol):
-    """What a search reads of its members; they are requests."""
+    """Fields of a request that a beam search reads."""
 
     tokens: list[int]
     drawn_logprobs: list[float]
@@ -29,7 +29,7 @@ Member = TypeVar("Member", bound=BeamMember)
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis(Generic[Member]):
-    """A member's tokens with one more."""
+    """A member's tokens with one candidate token appended."""
 
     parent: Member
     token: int
@@ -39,7 +39,7 @@ class Hypothesis(Generic[Member]):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A hypothesis that has ended: its output and the log-probability of each of its tokens."""
+    """A finished hypothesis: its output tokens, and the log-probability of each."""
 
     output: list[int]
     logprobs: list[float]
@@ -47,16 +47,16 @@ class Finished:
 
     @property
     def score(self) -> float:
-        """The score that ranks finished hypotheses: mean log-probability of a token, the end token not counted."""
+        """Mean log-probability per token without the end token, by which finished hypotheses are ranked."""
         return sum(self.logprobs) / max(1, len(self.output) - self.has_end)
 
 
 @dataclass(eq=False)
 class BeamGroup(Generic[Member]):
-    """`members` have the same prompt; the caller sees the first of them, the leader.
+    """Members of one beam search over one prompt; the caller sees only the first member, the leader.
 
-    Each offers its likeliest next tokens. When all have, `choose` returns the hypotheses that continue; the scheduler
-    gives their tokens and blocks to the members.
+    Each member offers candidates for its next token. When all members have offered, `choose` returns the hypotheses
+    that continue, and the scheduler assigns their tokens and blocks to the members.
     """
 
     width: int
@@ -69,20 +69,20 @@ class BeamGroup(Generic[Member]):
         return self.members[0]
 
     def offer(self, member: Member, candidates: list[tuple[int, float]]) -> bool:
-        """Add a member's likeliest tokens with their log-probabilities; True once every member has offered."""
+        """Add a member's candidate tokens with their log-probabilities; return whether every member has offered now."""
         self._offers[id(member)] = candidates
         return len(self._offers) == len(self.members)
 
     def has_offered(self, member: Member) -> bool:
-        """Whether the member waits for the others' candidates."""
+        """Return whether the member has offered candidates and waits for the other members."""
         return id(member) in self._offers
 
     def choose(self) -> list[Hypothesis[Member]]:
-        """The hypotheses that continue, at most one per member; those that ended are added to `finished`.
+        """Return the hypotheses that continue, best first; move finished hypotheses to `finished`.
 
-        An empty list ends the search.
+        There are at most `width` of them, and several may share a parent. An empty list ends the search.
         """
-        # Before the first token all members are the same, so one is enough.
+        # Before the first token all members are equal: expanding each of them would rank every candidate `width` times.
         parents = self.members if self.leader.num_output_tokens else self.members[:1]
         ranked = [
             Hypothesis(member, token, logprob, sum(member.drawn_logprobs) + logprob)

@@ -1,4 +1,4 @@
-"""A step of a beam search: the hypotheses that continue are given to the requests that are its members."""
+"""Assignment of a beam search's surviving hypotheses to the requests that are its members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.engine.request_queues import RequestQueues
 def assign_hypotheses(
     search: BeamGroup[Request], chosen: list[Hypothesis[Request]], queues: RequestQueues, kv: KVManager
 ) -> None:
-    """Give every member a hypothesis: its own best one, else one of those that another member has besides its best."""
+    """Give every member a hypothesis: the best of its own, otherwise a further hypothesis of another member."""
     kept: dict[int, Hypothesis[Request]] = {}
     moved: list[Hypothesis[Request]] = []
     for hypothesis in chosen:
@@ -24,7 +24,7 @@ def assign_hypotheses(
         _copy_member(hypothesis.parent, member, queues, kv)
         member.drawn_logprobs.append(hypothesis.logprob)
         member.tokens.append(hypothesis.token)
-    for member in vacant[len(moved) :]:  # fewer hypotheses than members: the best is computed twice
+    for member in vacant[len(moved) :]:  # fewer hypotheses than members: duplicates of the best one, at probability 0
         first = chosen[0]
         _copy_member(first.parent, member, queues, kv)
         member.drawn_logprobs.append(float("-inf"))
@@ -35,14 +35,14 @@ def assign_hypotheses(
 
 
 def _copy_member(parent: Request, member: Request, queues: RequestQueues, kv: KVManager) -> None:
-    """Make a member a copy of another: its tokens, and its blocks where it has them."""
+    """Copy the parent's tokens to a member, and share the parent's blocks if the member is running."""
     member.tokens, member.drawn_logprobs = list(parent.tokens), list(parent.drawn_logprobs)
-    member.digests = []  # they were of its own tokens
+    member.digests = []  # the digests belong to the replaced tokens
     if member.swapped:
         queues.swap.drop(member)
         member.num_computed_tokens = 0
     if member.row < 0:
-        return  # it is waiting, and computes what it needs when it is admitted
+        return  # waiting: the member computes its tokens when it is admitted
     kv.release(member)
     if parent.num_computed_tokens and kv.can_fork(parent, parent.num_computed_tokens):
         kv.fork(parent, member, parent.num_computed_tokens)

@@ -1,4 +1,4 @@
-"""`EngineCore`: the loop. It picks a model, plans a step, runs it, and commits the result."""
+"""`EngineCore`: the engine loop, which picks a model, plans a step, runs it and commits its result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from antiphon.errors import DeviceError, ModelNotFoundError, OutOfDeviceMemoryEr
 
 
 class EngineCore:
-    """Single-threaded. `step()` does one step of one model; everything else is called between steps.
+    """Engine loop over all resident models.
 
-    With models on several devices it does one step on each that is free and waits for none: `on_done` is called, from
-    any thread, when a step in flight is done. A device that computes in `submit` then has a thread of its own.
+    Single-threaded: `step` runs one step of one model, and every other method is called between steps. With models on
+    several devices, `step` runs one step on each free device and waits for none; `on_done` is called, from any thread,
+    when a step in flight is done. A device that computes inside `submit` then gets a thread of its own.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter, record_requests: bool = False) -> None:
@@ -28,8 +29,8 @@ class EngineCore:
         self.record_requests = record_requests
         self._owner: dict[str, str] = {}  # request id → model
         self._lanes: dict[str, DeviceLane] = {}
-        self._has_several = False  # devices
-        #: Called from any thread; set by the owner of the loop.
+        self._has_several = False  # whether the models are on several devices
+        #: Callback for a finished step, called from any thread; set by the owner of the loop.
         self.on_done: Callable[[], None] = lambda: None
 
     def add_model(self, slot: ModelSlot) -> None:
@@ -48,9 +49,10 @@ class EngineCore:
         self._set_several({other.device for other in self.slots.values()})
 
     def _set_several(self, devices: set[str]) -> None:
-        """The models will be on these devices. No step is in flight when their number becomes one or more than one.
+        """Set the devices of all models, with no step in flight if the engine changes between one device and several.
 
-        Steps that were launched alone do not call `on_done`, and those launched beside others may run in a thread.
+        A step launched on a single device does not call `on_done`, and a step launched on one of several may run in a
+        thread.
         """
         has_several = len(devices) > 1
         if has_several is not self._has_several:
@@ -59,22 +61,22 @@ class EngineCore:
             self._has_several = has_several
 
     def _beside(self, slot: ModelSlot) -> list[ModelSlot]:
-        """The models on the same device, itself included if it is there."""
+        """Return the models on the same device, including this model if it is registered."""
         return [other for other in self.slots.values() if other.device == slot.device]
 
     def close(self) -> None:
-        """End the devices' threads; no step may be in flight."""
+        """End the devices' threads. No step may be in flight."""
         for lane in self._lanes.values():
             lane.close()
 
     def add_adapter(self, model: str, slot: int, content: bytes) -> None:
-        """Accept requests of a model that use the adapter in this slot. No step of the model is in flight then."""
+        """Commit the model's steps in flight, then accept requests that use the adapter in this slot."""
         own = self.slots[model]
         self._drain(own)
         own.adapters[slot] = content
 
     def remove_adapter(self, model: str, slot: int) -> None:
-        """End the requests that use an adapter; no step uses it afterwards."""
+        """End the requests that use the adapter. No later step uses it."""
         own = self.slots.get(model)
         if own is None or own.adapters.pop(slot, None) is None:
             return
@@ -86,7 +88,7 @@ class EngineCore:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
-        """Queue a request for its model. A request that raises here leaves no trace in the engine."""
+        """Queue a request for its model. A request that is rejected leaves no trace in the engine."""
         slot = self.slots.get(request.model)
         if slot is None:
             known = ", ".join(self.slots) or "none"
@@ -109,13 +111,13 @@ class EngineCore:
 
         request.on_end = ended
         if was_idle:
-            # A model cannot save up the time in which it had no work.
+            # Time without work gives no credit: the model's clock catches up with the clocks of the busy models.
             others = [o for o in self._beside(slot) if o.scheduler.has_work and o.clock is not slot.clock]
             least = min((other.clock.time for other in others), default=slot.clock.time)
             slot.clock.time = max(slot.clock.time, least)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> bool:
-        """End a request in whatever state; False if it is unknown or has ended."""
+        """End a request in any state; return False if it is unknown or has ended."""
         model = self._owner.get(request_id)
         return model is not None and self.slots[model].scheduler.abort(request_id, reason, self.clock())
 
@@ -127,18 +129,18 @@ class EngineCore:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is nothing to do before `on_done` is called or a request comes, if `step` was False."""
+        """Whether the loop must wait for `on_done` or a new request after `step` has returned False."""
         return self._has_several and any(slot.in_flight for slot in self.slots.values())
 
     @property
     def busy_since(self) -> float | None:
-        """When the oldest step in flight beside those of other devices was launched, in `time.monotonic`."""
-        # The heartbeat's thread reads this while models are added.
+        """Launch time (`time.monotonic`) of the oldest uncommitted step on several devices; None if there is none."""
+        # Copied, because the heartbeat thread reads the lanes while models are added.
         begun = [lane.busy_since for lane in list(self._lanes.values())]
         return min((since for since in begun if since is not None), default=None)
 
     def step(self) -> bool:
-        """One step of the model whose turn it is, on each device; False if nothing advanced."""
+        """Run one step of the next model on each device; return False if no request advanced."""
         if not self._has_several:
             return self._step_device(list(self.slots.values()))
         advanced = self._commit_done()
@@ -149,7 +151,7 @@ class EngineCore:
         return advanced
 
     def _step_device(self, slots: list[ModelSlot]) -> bool:
-        """One step of the model whose turn it is among those of a device."""
+        """Run one step of the next of a device's models; return False if no request advanced."""
         num_requests = len(self._owner)
         for slot in by_turn(slots, self._lanes):
             if self._step(slot):
@@ -159,16 +161,16 @@ class EngineCore:
             if is_stuck and self._make_room_for(slot):
                 return True
         if len(self._owner) < num_requests:
-            # A deadline passed, and an earlier model may have needed the memory that it freed.
+            # A deadline passed and freed memory that a model earlier in the order may have lacked.
             return self._step_device(slots)
         return not any(slot.in_flight for slot in slots) and self._unlock(slots)
 
     def _step(self, slot: ModelSlot) -> bool:
-        """Launch a step if there is one, and commit the oldest if the model has `depth` of them in flight.
+        """Launch the model's next step, and commit its oldest if `depth` steps are in flight.
 
-        When it returns, the tokens of all steps in flight are being drawn: the next step reads them; beside other
-        devices it may return before, and launches nothing until they are. False if no request advanced; moving blocks
-        alone does not count.
+        On one device, the tokens of every step in flight are being sampled on return, since the next step reads them.
+        With several devices, return early rather than wait. Return False if no request advanced; moving blocks alone
+        does not count.
         """
         in_flight = slot.in_flight
         while in_flight and (len(in_flight) >= slot.depth or in_flight[-1].is_needed):
@@ -189,7 +191,7 @@ class EngineCore:
         return advanced
 
     def _may_commit(self, slot: ModelSlot) -> bool:
-        """Whether the oldest step in flight may be committed: beside other devices, no step is waited for."""
+        """Return whether the oldest step can be committed: with several devices, only if the commit does not wait."""
         return not self._has_several or slot.in_flight[0].handle.done()
 
     def _submit(self, slot: ModelSlot, plan: StepPlan) -> StepHandle:
@@ -225,7 +227,7 @@ class EngineCore:
             self._failed(slot, step.plan, error)
 
     def _commit_oldest(self, slot: ModelSlot) -> InFlight:
-        """Commit the model's oldest step in flight; the next one may draw its tokens then."""
+        """Commit the model's oldest step in flight and start the sampling of the step after it."""
         step = slot.in_flight.popleft()
         self._commit(slot, step)
         if slot.in_flight and not slot.in_flight[0].is_chosen:
@@ -241,10 +243,11 @@ class EngineCore:
             self._failed(slot, plan, error)
             return
         ran = self.clock()
-        best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # the commit removes requests
+        # before the commit, which removes requests
+        best = slot.scheduler.best_priority() if len(self.slots) > 1 else None
         slot.scheduler.commit(plan, result, ran)
         done = self.clock()
-        begun = max(step.started, lane.last_commit)  # before that, the step waited for the previous one
+        begun = max(step.started, lane.last_commit)  # until `last_commit` the step waited for the one before it
         lane.last_commit = done
         slot.clock.time += (done - begun) / share_of(best)
         lane.turn.add(slot.clock, done - begun)
@@ -255,13 +258,13 @@ class EngineCore:
             self._record(slot, step, result, begun, ran, done)
 
     def _mark_lane(self, slot: ModelSlot) -> None:
-        """A step of the model is not in flight any more."""
+        """Update the lane's in-flight mark after a step of the model has left it."""
         lane = self._lanes[slot.device]
         if lane.busy_since is not None:
             lane.mark(any(other.in_flight for other in self._beside(slot)))
 
     def _failed(self, slot: ModelSlot, plan: StepPlan, error: Exception) -> None:
-        """A step raised. Its requests fail, unless they can run in smaller steps; a lost device ends the loop."""
+        """Fail the requests of a step that raised, or retry them in smaller steps; raise the error of a lost device."""
         meant = slot.translate(error)
         if isinstance(meant, DeviceError):
             raise meant from error
@@ -301,7 +304,7 @@ class EngineCore:
         )
 
     def _commit_done(self, besides: ModelSlot | None = None) -> bool:
-        """Commit steps of other models that are done, so that their tokens do not wait for those models' next turn."""
+        """Commit finished steps of other models, so that their tokens do not wait for those models' next turn."""
         committed = False
         for slot in self.slots.values():
             while slot is not besides and slot.in_flight and slot.in_flight[0].handle.done():
@@ -314,19 +317,22 @@ class EngineCore:
             self._commit_oldest(slot)
 
     def _unlock(self, slots: list[ModelSlot]) -> bool:
-        """No model of a device could plan a step though there is work: they hold each other's memory.
+        """Resolve a deadlock in which models of a device hold each other's memory and none can plan a step.
 
-        The model with the most urgent, then oldest request continues and the others are preempted. That request is
-        never preempted here, so it ends, and then the next.
+        The model with the most urgent, then oldest request continues, and requests of the others are preempted. That
+        request is never preempted here, so it ends, and the next one can continue. Return False if no request advanced.
         """
         stuck = [slot for slot in slots if slot.scheduler.has_work]
         return len(stuck) > 1 and self._make_room_for(min(stuck, key=urgency))
 
     def _make_room_for(self, first: ModelSlot) -> bool:
-        """Preempt requests of less urgent models, the least urgent first, until this one can do a step."""
+        """Preempt requests of less urgent models, least urgent first, until the first model can run a step.
+
+        Return False if it still cannot.
+        """
         beside = self._beside(first)
         for slot in beside:
-            self._drain(slot)  # what is in flight cannot be preempted, and may have ended
+            self._drain(slot)  # steps in flight cannot be preempted, and their requests may end
         by_urgency = sorted(beside, key=urgency)
         for slot in reversed(by_urgency[by_urgency.index(first) + 1 :]):
             plan = StepPlan(slot.name)
@@ -345,5 +351,5 @@ class EngineCore:
 
 
 def describe(error: BaseException) -> str:
-    """The cause in one line, as clients see it."""
+    """Return the error's type and message as one line for clients."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""How long a step will take: a linear model fitted online to the steps that were measured."""
+"""`CostModel`: step times, predicted by a linear model that is fitted online to measured steps."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from operator import mul
 
 from antiphon.engine.row_steps import RowSteps
 
-#: Older steps fade at this rate, so that the model follows a machine whose speed changes.
+#: Per-step decay of older measurements, so that the fit follows a machine whose speed changes.
 FORGETTING = 0.98
-#: Trusted from this many steps on, with this many that have prefill.
+#: Minimum numbers of measured steps, and of measured steps with prefill, for a usable fit.
 MIN_STEPS = 8
 MIN_PREFILL_STEPS = 1
-#: Passes over the weights in a fit.
+#: Coordinate-descent passes over the weights in a fit.
 SWEEPS = 4
-#: The time of a drafted token as a part of a step's, before one has been measured.
+#: Assumed cost of a drafted token as a fraction of the step's time, before any drafted token was measured.
 FIRST_ROW_SHARE = 0.3
-#: What drafts cost falls back to that at this rate while there are none: a step that was disturbed does not end them.
+#: Per-step decay of the measured draft cost towards FIRST_ROW_SHARE while no step has drafts. Without the decay, one
+#: disturbed step could end drafting for good.
 DRAFTS_FORGETTING = 0.997
-#: Fewer recent steps than this with drafts determine nothing.
+#: Faded number of steps with drafts below which the weights of drafts are not fitted.
 FEWEST_DRAFTED = 0.1
-#: Steps after which the weights are fitted even without a query, before older steps have faded too far.
+#: Maximum steps between two fits: older ones would have faded too much.
 MOST_UNFITTED = 16
 
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """What a step's time depends on."""
+    """Features of a step that determine its time."""
 
     decodes: int  # requests that compute one token
-    prefill_tokens: int  # tokens of requests farther behind
-    attended_tokens: int = 0  # tokens that attention reads, summed over the tokens that are computed
-    drafted_tokens: int = 0  # tokens of drafts, beside the one token of their request
-    is_late: bool = False  # it was planned when the step before it was committed, though it could have been before
+    prefill_tokens: int  # tokens of requests that are more than one token behind
+    attended_tokens: int = 0  # cached tokens that attention reads, summed over the computed tokens
+    drafted_tokens: int = 0  # drafted tokens, without the newest token of their requests
+    is_late: bool = False  # planned with no step in flight, though the model may have several
 
     def features(self) -> tuple[float, ...]:
         attended = self.attended_tokens / 1024.0
@@ -42,16 +43,16 @@ class StepShape:
         return (1.0, *map(float, numbers), float(self.is_late))
 
 
-#: How many features there are, and which are those of drafts.
+#: Number of features, and the indexes of the features of drafts.
 NUM_FEATURES, DRAFT_FEATURES = 7, (4, 5)
 
 
 class CostModel:
-    """Seconds of a step ≈ w · features with w ≥ 0: least squares over recent steps, by coordinate descent.
+    """Linear model: seconds of a step ≈ w · features with w ≥ 0, fitted to recent steps by least squares.
 
-    Errors count in proportion to the step's length, so that short steps are predicted as well as long ones. The
-    weights start from the last ones, so those that recent steps do not determine (prefill, while all decode) stay. The
-    fit is made when it is queried, or else every few steps: most steps are only added up.
+    Errors are relative to the step's length, so that short steps are predicted as well as long ones. Each fit starts
+    from the previous weights, which keeps weights that recent steps do not determine, such as prefill while all
+    requests decode. Steps are collected and fitted when a prediction is needed, or every MOST_UNFITTED steps.
     """
 
     def __init__(self) -> None:
@@ -60,9 +61,10 @@ class CostModel:
         self.num_steps = 0
         self._num_prefill_steps = 0
         self._most_prefill_tokens = 0
-        self._products = [[0.0] * NUM_FEATURES for _ in range(NUM_FEATURES)]  # of pairs of features, over the steps
-        self._targets = [0.0] * NUM_FEATURES  # of features with seconds
-        self._num_drafted_steps = 0.0  # older ones fade
+        # sums of products of two features over the steps
+        self._products = [[0.0] * NUM_FEATURES for _ in range(NUM_FEATURES)]
+        self._targets = [0.0] * NUM_FEATURES  # sums of products of a feature and the seconds
+        self._num_drafted_steps = 0.0  # fades like the measurements
         self._row_steps = RowSteps()
 
     @property
@@ -95,7 +97,7 @@ class CostModel:
                 row[j] = FORGETTING * row[j] + x[i] * x[j]
 
     def _forget_drafts(self) -> None:
-        """A step without drafts when there have been none for long."""
+        """Decay the cost of drafts by one step while no step has drafts."""
         weights = self._weights
         if sum(weights[i] for i in DRAFT_FEATURES) > FIRST_ROW_SHARE * (weights[0] + weights[1]):
             for i in DRAFT_FEATURES:
@@ -103,7 +105,7 @@ class CostModel:
 
     @property
     def weights(self) -> list[float]:
-        """Of the features, fitted to the steps so far."""
+        """Weight of each feature, fitted to all steps so far."""
         if self._unfitted:
             self._fit()
         return self._weights
@@ -124,9 +126,9 @@ class CostModel:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))
 
     def draft_costs(self, shape: StepShape) -> tuple[float, float]:
-        """Seconds of a step, and of one more drafted token in it, by the last fit; 0.0 before one has been measured.
+        """Predict the seconds of a step, and of one more drafted token in it, from the last fit; 0.0 if not measured.
 
-        This is asked for in every step, so it makes no fit of its own.
+        The planner calls this in every step, so it does not fit.
         """
         weights = self._weights
         return sum(map(mul, weights, shape.features())), weights[4]
@@ -137,31 +139,36 @@ class CostModel:
         return self._weights[4] + self._weights[5] > 0.0
 
     def draft_seconds(self, shape: StepShape) -> Iterator[float]:
-        """Seconds of such a step with 0, 1, 2, … drafted tokens: by steps of as many rows, else by the last fit."""
+        """Yield the seconds of the step with 0, 1, 2, … drafted tokens.
+
+        Measured steps with the same number of rows are weighed against the last fit.
+        """
         step, row = self.draft_costs(shape)
         attended = self._weights[3] * shape.attended_tokens / 1024.0
         late = self._weights[6] * shape.is_late
         for drafted in count():
-            share = 1.0 + drafted / max(1, shape.decodes)  # a drafted token attends to as much as its request's newest
+            # a drafted token attends to the same context as its request's newest
+            share = 1.0 + drafted / max(1, shape.decodes)
             linear = step - attended - late + drafted * row + (self._weights[5] if drafted else 0.0)
             yield late + attended * share + self._row_steps.seconds(shape.decodes + drafted, linear)
 
     @property
     def late_cost(self) -> float:
-        """Seconds that a step takes more if none was in flight when it was planned, by the last fit."""
+        """Extra seconds of a step that is planned with no step in flight, by the last fit."""
         return self._weights[6]
 
     @property
     def prefill_cost(self) -> float:
-        """Seconds of a token of a prompt, by the last fit; 0.0 before one has been measured."""
+        """Seconds per prefill token by the last fit; 0.0 if not measured."""
         return self._weights[2]
 
     def prefill_tokens_within(
         self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0
     ) -> int:
-        """How many prefill tokens fit a step of this length beside the decodes; at most twice the most measured.
+        """Return the number of prefill tokens with which a step of these decodes takes at most `seconds`.
 
-        A token of a prompt attends to all before it, so later tokens cost more.
+        It is at most `cap` and at most twice the most that was ever measured. Tokens at a later position cost more,
+        since each attends to all tokens before it.
         """
         cap = min(cap, 2 * self._most_prefill_tokens)
         spare = seconds - self.predict(StepShape(decodes, 0, attended_tokens))

@@ -1,4 +1,4 @@
-"""`DeviceLane`: what the loop keeps for each device, and the thread of one that computes when a step is submitted."""
+"""`DeviceLane`: the loop's state for one device, with a thread for a device that computes inside `submit`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Protocol, runtime_checkable
 
 from antiphon.engine.plan import Executor, StepHandle, StepPlan, StepResult
 
-#: A model that has had less than its share may run this long in a row before one with shorter steps gets a step.
+#: Maximum seconds of a model's consecutive steps while a model of at least its share has shorter steps to run.
 TURN_SECONDS = 0.06
 
 
 @runtime_checkable
 class LateHandle(Protocol):
-    """What a handle needs so that the loop can wait for several devices at once."""
+    """Step handle that reports completion, which lets the loop wait for several devices at once."""
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Call `on_done` when the step is done, from any thread; at once if it is. It may be called more than once."""
+        """Call `on_done` from any thread when the step is done, or at once if it is; more than one call is allowed."""
 
 
 @dataclass(slots=True, eq=False)
 class TurnClock:
-    """The time that a model has used, divided by its share. Parts of one model have one clock."""
+    """Seconds that a model has used, divided by its share. The parts of one model share a clock."""
 
     time: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class ModelTurn:
-    """The clock of the model that ran the last step, and the time of its steps in a row."""
+    """Clock of the model that ran last, and the seconds of its consecutive steps."""
 
     clock: TurnClock | None = None
     seconds: float = 0.0
@@ -41,12 +41,12 @@ class ModelTurn:
         self.clock = clock
 
     def is_over(self, clock: TurnClock, seconds: float) -> bool:
-        """Whether one more step of so many seconds would make a model's turn too long."""
+        """Return whether the model would exceed its turn with one more step of this length."""
         return clock is self.clock and self.seconds + seconds > TURN_SECONDS
 
 
 class ThreadHandle:
-    """A step that runs in a device's thread."""
+    """Handle of a step that runs in a device's thread."""
 
     def __init__(self, thread: ThreadPoolExecutor, executor: Executor, plan: StepPlan) -> None:
         self._thread = thread
@@ -55,7 +55,7 @@ class ThreadHandle:
         self._on_done: Callable[[], None] | None = None
 
     def choose(self) -> None:
-        """Draw the tokens, in the thread, after what was submitted before."""
+        """Sample the tokens in the thread, after everything submitted before."""
         self._last = self._thread.submit(self._choose)
         if self._on_done is not None:
             self.notify(self._on_done)
@@ -78,23 +78,23 @@ class ThreadHandle:
 
 @dataclass(eq=False)
 class DeviceLane:
-    """The turns of the models on one device. Devices neither wait for each other nor share their time."""
+    """Turns of the models on one device. Devices neither wait for each other nor share their time."""
 
     name: str
     turn: ModelTurn = field(default_factory=ModelTurn)
     last_commit: float = 0.0
-    #: Since when a step has been in flight beside those of other devices, in seconds of `time.monotonic`.
+    #: `time.monotonic` since which a step has been in flight, with several devices; None if no step is.
     busy_since: float | None = None
     _thread: ThreadPoolExecutor | None = None
 
     def submit(self, executor: Executor, plan: StepPlan) -> ThreadHandle:
-        """Have the device's own thread submit a step, which computes it."""
+        """Submit a step from the device's own thread, which computes it."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, f"antiphon-{self.name}")
         return ThreadHandle(self._thread, executor, plan)
 
     def mark(self, is_in_flight: bool) -> None:
-        """A step was launched or committed."""
+        """Record that a step is in flight since now, or that none is."""
         self.busy_since = time.monotonic() if is_in_flight else None
 
     def close(self) -> None:

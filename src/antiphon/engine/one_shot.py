@@ -1,4 +1,4 @@
-"""`OneShotScheduler`: requests that do not advance token by token. They run in stages, batched, and hold no blocks."""
+"""`OneShotScheduler`: requests that run in batched stages instead of token by token, and hold no blocks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedE
 
 logger = logging.getLogger("antiphon.engine")
 
-#: Steps without running out of memory after which a limit that was halved is doubled.
+#: Steps without running out of memory after which a reduced limit is doubled.
 GROW_STEPS = 64
 
 
 class OneShotScheduler:
-    """Every step runs one stage of as many requests as fit the token limit; other models' steps run between them.
+    """Scheduler of one-shot requests: each step runs one stage of as many requests as fit the token limit.
 
-    `side_by_side` is how many requests the executor computes at once, each on a core of its own. More in a step would
-    delay the first of them, and fewer would leave cores idle.
+    Steps of other models run between the stages. `side_by_side` is the number of requests that the executor computes at
+    once, each on its own core: more per step would delay the first, fewer would leave cores idle.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class OneShotScheduler:
         self.max_step_tokens = max_step_tokens
         self.max_waiting = max_waiting
         self.step_seconds = step_seconds
-        self.is_padded = is_padded  # every member of a step costs as much as its longest
+        self.is_padded = is_padded  # every request of a step costs as much as its longest
         self.waiting: dict[str, Request] = {}
-        self.running: dict[str, Request] = {}  # a stage of theirs is in flight
+        self.running: dict[str, Request] = {}  # requests with a stage in flight
         self._num_arrivals = 0
-        self._full_step_tokens = 0  # the limit before steps ran out of memory, if any did
+        self._full_step_tokens = 0  # limit before the first shortage of memory; 0 if there was none
         self._num_good_steps = 0
 
     def add(self, request: Request, now: float) -> None:
-        """Queue a request. One that is too long, or finds the queue full, is rejected with the numbers."""
+        """Queue a request; reject one that is too long, or that finds the queue full."""
         if not request.num_prompt_tokens:
             raise InvalidRequestError("the input has no tokens")
         if request.num_prompt_tokens > self.max_model_tokens:
@@ -83,7 +83,7 @@ class OneShotScheduler:
         return len(self.running), len(self.waiting), 0, 0, 0
 
     def plan(self, now: float) -> StepPlan:
-        """The next stage of the most urgent request, batched with others at that stage, up to the token limit.
+        """Plan the next stage of the most urgent request, batched with others at that stage up to the token limit.
 
         A critical request is batched with critical ones only, so that it does not wait for less urgent work.
         """
@@ -115,7 +115,7 @@ class OneShotScheduler:
         return plan
 
     def _together(self, now: float) -> list[Request]:
-        """Requests at one stage, the most urgent first."""
+        """Return waiting requests at one stage, the most urgent first."""
         order = sorted(self.waiting.values(), key=self.policy.rank)
         first = self.policy.next_waiting(order, now)
         others = [request for request in order if request is not first]
@@ -124,14 +124,14 @@ class OneShotScheduler:
         if self.side_by_side == 1:
             return [first, *(request for request in others if request.stage == first.stage)]
         chosen = [first, *others[: self.side_by_side - 1]]
-        # In the first half of its stages a request waits for others of its priority, to be batched with them.
+        # In the first half of its stages, a request waits for others of its priority, to be batched with them.
         stage = first.stage
         if 2 * stage < self.num_stages:
             stage = min(request.stage for request in chosen if request.priority is first.priority)
         return [request for request in chosen if request.stage == stage]
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
-        """Requests whose last stage ran are finished with their output; the others wait for the next stage."""
+        """Advance the step's requests by a stage; end those whose last stage ran, with their output."""
         for index, request in enumerate(plan.requests):
             request.num_in_flight_tokens = 0
             self.running.pop(request.id, None)
@@ -153,7 +153,7 @@ class OneShotScheduler:
                 self._end(request, FinishReason.FAILED, now, error)
 
     def shrink(self, plan: StepPlan) -> bool:
-        """Steps have at most half of this one's tokens, until enough of them went well; one request cannot be cut."""
+        """Limit steps to half of this step's tokens until GROW_STEPS succeed; return False for a single request."""
         if len(plan.requests) < 2:
             return False
         limit, self._num_good_steps = max(1, min(self.max_step_tokens, plan.num_tokens // 2)), 0
@@ -171,7 +171,7 @@ class OneShotScheduler:
         return True
 
     def _grow(self) -> None:
-        """A step went well: after enough of them, a limit that was halved is doubled."""
+        """Count a successful step; after GROW_STEPS of them, double a reduced limit."""
         if self.max_step_tokens >= self._full_step_tokens:
             return
         self._num_good_steps += 1

@@ -1,4 +1,4 @@
-"""`Request`: one piece of work from arrival to end, with the times of its events."""
+"""`Request`: one unit of work from arrival to end, with the times of its events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RequestState(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why a request ended; only the first two are successful."""
+    """Reason for which a request ended; only STOP and LENGTH are successful."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -49,30 +49,30 @@ class FinishReason(StrEnum):
 
 
 class Constraint(Protocol):
-    """The grammar of a structured request. Masks are computed outside the loop; `mask` waits for the current one."""
+    """Grammar of a structured request. Masks are computed outside the loop; `mask` waits for the current one."""
 
     def advance(self, token: int) -> None:
-        """Advance by a token that was drawn under the last mask."""
+        """Advance by a token that was sampled under the last mask."""
 
     def mask(self) -> Any:
-        """Allowed tokens as packed bits, or None when all are allowed."""
+        """Return the allowed tokens as packed bits, or None if all are allowed."""
 
     def forced(self) -> Sequence[int]:
-        """Tokens that spell what must come next."""
+        """Return tokens that spell the only possible continuation."""
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
-        """How many of these tokens may come next, one after the other."""
+        """Return the length of the longest prefix of these tokens that the grammar allows."""
 
     def draft(self, tokens: Sequence[int]) -> None:
-        """Begin to compute the masks after each of these tokens, which are allowed; nothing advances."""
+        """Start computing the masks after each of these allowed tokens, without advancing."""
 
     def draft_masks(self) -> Sequence[Any]:
-        """The masks after each token of the last draft."""
+        """Return the masks after each token of the last draft."""
 
 
 @dataclass(slots=True)
 class TimeMarks:
-    """Seconds of the engine's clock; 0.0 for what has not happened yet."""
+    """Times of a request's events, in seconds of the engine's clock; 0.0 for events that have not happened yet."""
 
     arrived: float = 0.0
     first_scheduled: float = 0.0
@@ -104,10 +104,10 @@ class TimeMarks:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request that grows token by token.
+    """Request that grows token by token.
 
-    It has `num_tokens` tokens, `num_computed_tokens` of them in the cache; each step computes more. Tokens that a step
-    in flight computes or draws are counted separately until the step is committed.
+    It has `num_tokens` tokens, of which `num_computed_tokens` are in the cache; each step computes more. Tokens that a
+    step in flight computes or samples are counted separately until the step is committed.
     """
 
     id: str
@@ -117,36 +117,36 @@ class Request:
     task: str = "generate"
     priority: Priority = Priority.NORMAL
     deadline: float | None = None
-    #: When the result is needed, if later than at once: a listener still has sound to play.
+    #: Engine time at which the result is needed, for a listener that still has sound to play; None for at once.
     due: float | None = None
     cache_salt: str = ""
     constraint: Constraint | None = None
-    #: Called with every token of the output; True ends the request (a stop string was completed).
+    #: Callback for every output token; returning True ends the request, as when a stop string is complete.
     on_token: Callable[[int], bool] | None = None
-    #: Called once, after the end, with the request.
+    #: Callback with the request, called once after its end.
     on_end: Callable[[Request], None] | None = None
-    #: The request whose blocks this one starts from, as one of `n` samples of a prompt.
+    #: Request whose blocks this one starts from, for several samples of one prompt.
     fork_of: Request | None = None
     cross_tokens: int = 0
-    #: What a one-shot request computes on, or the states that a request's cross blocks are filled from.
+    #: Input of a one-shot request, or encoder states that fill a request's cross blocks.
     inputs: Any = None
-    #: A digest of what keys and values depend on besides the tokens; with cross blocks, nothing is shared without it.
+    #: Digest of the inputs of keys and values other than tokens. Cross blocks are shared only if it is set.
     content: bytes = b""
-    #: The slot of the adapter that the request's tokens are computed with, or -1; `content` names the adapter.
+    #: Slot of the request's adapter, or -1; `content` identifies the adapter.
     adapter: int = -1
     rules: TranscriptRules | None = None
-    #: The search that the request is a hypothesis of.
+    #: Beam search of which the request is a hypothesis.
     beam: BeamGroup[Request] | None = None
-    #: A position of the prompt and the token whose probability there is to be reported.
+    #: Position in the prompt and a token, whose probability there is reported.
     probe: tuple[int, int] | None = None
-    #: Whether the cross-attention of the prompt's tokens is to be reported.
+    #: Whether the cross-attention of the prompt's tokens is reported.
     observes: bool = False
-    #: With `prompt_logprobs`: called by the executor with a position and, from there on, a row of the log-probabilities
-    #: of all tokens for each position of the prompt that a step has computed. It may be called twice for a position.
+    #: With `prompt_logprobs`: callback of the executor with the first position of a computed chunk of the prompt, and
+    #: rows of log-probabilities of all tokens from there on. It may be called twice for a position.
     on_distributions: Callable[[int, Any], None] | None = None
-    #: Tokens that end the request when drawn.
+    #: Tokens that end the request when they are sampled.
     stop_ids: frozenset[int] = frozenset()
-    #: Whether tokens are drafted for it, also by a draft model, and what its output may be, as a first draft.
+    #: Whether tokens are drafted for the request, whether a draft model may draft them, and the expected output.
     speculates: bool = False
     uses_draft_model: bool = False
     guess: Sequence[int] = ()
@@ -156,38 +156,38 @@ class Request:
     error: str | None = None
     marks: TimeMarks = field(default_factory=TimeMarks)
 
-    tokens: list[int] = field(default_factory=list)  # the prompt, then the output
+    tokens: list[int] = field(default_factory=list)  # prompt, then output
     num_computed_tokens: int = 0
     num_in_flight_tokens: int = 0
     num_pending_samples: int = 0
     num_cached_tokens: int = 0
     row: int = -1
 
-    # Kept by the KV manager.
+    # Maintained by the KV manager.
     tables: list[list[int]] = field(default_factory=list)  # block ids by group
     digests: list[bytes] = field(default_factory=list)
     num_remembered_blocks: int = 0
     num_dropped_blocks: list[int] = field(default_factory=list)  # by group, from the front of the window
     has_shared_tail: bool = False
     swapped: bool = False
-    cross_filled: bool = False  # or about to be, by the plan that sets the row up
+    cross_filled: bool = False  # true as soon as a plan that fills the cross blocks is made
 
-    drafting: Drafting | None = None  # once it was first considered for a draft
+    drafting: Drafting | None = None  # set when a draft is first considered
 
-    # Kept for the caller.
+    # Results for the caller.
     drafted: DraftCounts = field(default_factory=DraftCounts)
-    result: Any = None  # of a one-shot request; between its stages, what the next one starts from
-    stage: int = 0  # stages done, of a one-shot request
+    result: Any = None  # output of a one-shot request; between stages, input of the next stage
+    stage: int = 0  # stages that a one-shot request has completed
     logprobs: list[float] = field(default_factory=list)
     top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
-    drawn_logprobs: list[float] = field(default_factory=list)  # after all edits, of a request with rules
+    drawn_logprobs: list[float] = field(default_factory=list)  # after all logit edits, for a request with rules
     probed: float | None = None
     observed: dict[int, Any] = field(default_factory=dict)  # position of the first token → [heads, tokens, states]
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     prompt_ranks: list[int] = field(default_factory=list)
     sequence: int = 0  # order of arrival
-    limit: int = 0  # the most tokens that the request may have, its prompt included
+    limit: int = 0  # maximum tokens of the request, including its prompt
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
@@ -206,7 +206,7 @@ class Request:
 
     @property
     def reads_whole_prompt(self) -> bool:
-        """Whether the prompt must be computed in full because something of it is reported."""
+        """Whether the prompt is computed in full, without the prefix cache, because it is reported on."""
         return self.params.prompt_logprobs or self.probe is not None or self.observes
 
     @property
@@ -219,20 +219,21 @@ class Request:
 
     @property
     def num_scheduled_tokens(self) -> int:
-        """Computed, or being computed by a step in flight."""
+        """Number of tokens that are computed, or are being computed by a step in flight."""
         return self.num_computed_tokens + self.num_in_flight_tokens
 
     @property
     def num_behind(self) -> int:
-        """Tokens not yet given to a step; a token that is being drawn is included."""
+        """Number of tokens not yet given to a step, including a token that is being sampled."""
         return len(self.tokens) + self.num_pending_samples - self.num_computed_tokens - self.num_in_flight_tokens
 
     @property
     def needs_last_token(self) -> bool:
-        """Whether a token can be drawn only after the one before it is committed.
+        """Whether a token can be sampled only after the token before it is committed.
 
-        A beam search, a grammar, transcript rules and a minimum length read the committed tokens. Penalties do not:
-        the sampler counts tokens as it draws them. Only a beam search needs them for the forward pass too.
+        Beam searches, grammars, transcript rules and minimum lengths read the committed tokens. Penalties do not: the
+        sampler counts tokens as it samples them. Only a beam search needs the committed tokens for the forward pass
+        too.
         """
         return (
             self.beam is not None
@@ -243,12 +244,12 @@ class Request:
 
     @property
     def may_draft(self) -> bool:
-        """Whether drafts can follow its newest token: it is known, and the answer is one line of tokens."""
+        """Whether a draft can follow the newest token, which must be known."""
         return not self.num_pending_samples and self.is_one_line
 
     @property
     def is_one_line(self) -> bool:
-        """Whether its tokens follow one another, and nothing is read of a step but what it draws."""
+        """Whether the request is a single sequence of which steps return only sampled tokens."""
         return self.beam is None and not self.observes
 
     @property

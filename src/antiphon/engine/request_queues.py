@@ -1,4 +1,4 @@
-"""`RequestQueues`: the requests of one model, waiting and running, and the rows and host memory that they share."""
+"""`RequestQueues`: waiting and running requests of one model, with the rows and the host memory that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.engine.request import Request, RequestState
 
 
 class RequestQueues:
-    """State that the scheduler owns and the planner works on. A running request has a row, a waiting one has none."""
+    """Queues and rows that the scheduler owns and the planner works on. Only running requests have a row."""
 
     def __init__(self, policy: Policy, max_running: int, swap_bytes: int) -> None:
         self.policy = policy
@@ -21,13 +21,13 @@ class RequestQueues:
         self.swap = SwapSpace(swap_bytes)
 
     def start(self, request: Request) -> None:
-        """Run a request that has been taken from the waiting ones. There must be a free row."""
+        """Run a request that was removed from `waiting`. A row must be free."""
         request.row = self.free_rows.pop()
         request.state = RequestState.RUNNING
         insort(self.running, request, key=self.policy.rank)
 
     def send_back(self, request: Request) -> None:
-        """Let a running request wait again; its row is free at once."""
+        """Move a running request back to `waiting`; its row is free at once."""
         self.running.remove(request)
         self.free_rows.append(request.row)
         request.row = -1
@@ -35,7 +35,7 @@ class RequestQueues:
         self.waiting[request.id] = request
 
     def check_integrity(self, ending: list[Request]) -> None:
-        """Rows, states and swapped copies agree; `ending` are the ended requests that still hold a row."""
+        """Assert that rows, states and swapped copies agree; `ending` are ended requests that still hold a row."""
         rows = [request.row for request in [*self.running, *ending]]
         assert sorted(rows + self.free_rows) == list(range(self.num_rows)), "rows are lost or given twice"
         assert all(request.state is RequestState.RUNNING and not request.is_ended for request in self.running)

@@ -1,24 +1,24 @@
-"""`RowSteps`: what steps of a few rows took, where a line through all of them would not do."""
+"""`RowSteps`: measured times of steps with few rows, which are not linear in the number of rows."""
 
 from __future__ import annotations
 
-#: Steps of more rows are taken to be linear.
+#: Maximum number of rows; larger steps are assumed to be linear.
 MOST_ROWS = 32
-#: Older steps fade at this rate, so that what is not observed any more is tried again.
+#: Per-step decay of older measurements, so that a row count that was once slow is tried again.
 FORGETTING = 0.995
-#: How many steps the linear model is worth.
+#: Weight of the linear model's prediction, in observations.
 PRIOR_WEIGHT = 0.3
 
 
 class RowSteps:
-    """The mean seconds of recent steps for each number of rows.
+    """Mean seconds of recent steps for each number of rows.
 
-    Kernels take several rows at a time, so a fifth row may cost more than the third and the fourth together.
+    Kernels process several rows at a time, so the fifth row may cost more than the third and the fourth together.
     """
 
     def __init__(self) -> None:
         self._means = [0.0] * (MOST_ROWS + 1)
-        self._weights = [0.0] * (MOST_ROWS + 1)  # as they were at the step of `_seen`
+        self._weights = [0.0] * (MOST_ROWS + 1)  # as of the step in `_seen`
         self._seen = [0] * (MOST_ROWS + 1)
         self._num_steps = 0
 
@@ -34,7 +34,7 @@ class RowSteps:
         return self._weights[rows] * FORGETTING ** (self._num_steps - self._seen[rows])
 
     def seconds(self, rows: int, linear: float) -> float:
-        """Of a step with so many rows, of which the linear model says `linear`."""
+        """Return the seconds of a step with `rows` rows, weighing the measurements against the prediction `linear`."""
         if rows > MOST_ROWS:
             return linear
         weight = self._weight(rows)

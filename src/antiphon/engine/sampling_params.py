@@ -1,4 +1,4 @@
-"""`SamplingParams`: how a request's tokens are chosen and when it ends."""
+"""`SamplingParams`: sampling settings and end conditions of a request."""
 
 from __future__ import annotations
 

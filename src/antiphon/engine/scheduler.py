@@ -1,4 +1,4 @@
-"""`Scheduler`: the requests of one model from arrival to end: admission, the next step, and what its result changes."""
+"""`Scheduler`: one model's requests from arrival to end: admission, step plans and the commit of results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedE
 
 
 class Scheduler:
-    """Plain bookkeeping: it owns the requests of one model and their blocks, and touches no tensor.
+    """Owner of one model's requests and blocks; pure bookkeeping without tensors.
 
-    `late_choice`: the executor draws tokens in `StepHandle.choose`, after the commit of the step before.
+    `late_choice` means that the executor samples in `StepHandle.choose`, after the commit of the step before.
     """
 
     def __init__(
@@ -40,17 +40,17 @@ class Scheduler:
         self.cost = CostModel()
         self.queues = RequestQueues(policy, config.max_running, config.swap_bytes)
         self.waiting, self.running = self.queues.waiting, self.queues.running
-        self.ending: dict[int, Request] = {}  # by order of arrival: ended while a step of theirs is in flight
+        self.ending: dict[int, Request] = {}  # by order of arrival: ended with a step in flight
         self.deadlines: list[tuple[float, int, str]] = []
         self.draft_model = draft_model
         self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost, late_choice, draft_model)
-        self._rewritten: list[Request] = []  # requests whose row differs from what the executor has
+        self._rewritten: list[Request] = []  # requests whose row differs from the executor's copy
         self._num_arrivals = 0
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, request: Request, now: float) -> None:
-        """Queue a request. One that can never fit, or finds the queue full, is rejected with the numbers."""
+        """Queue a request; reject one that can never fit, or that finds the queue full."""
         self._check_size(request)
         if len(self.waiting) >= self.config.max_waiting:
             raise OverloadedError(
@@ -87,9 +87,9 @@ class Scheduler:
             )
 
     def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
-        """End a request now; False if there is none of this id.
+        """End a request now; return False if no request has this id.
 
-        Its blocks are free at once, or when the step that is computing it is committed.
+        Its blocks are freed at once, or when its step in flight is committed.
         """
         request = self._get(request_id)
         if request is None:
@@ -110,13 +110,13 @@ class Scheduler:
             self._release(request)
         if request.on_end is not None:
             request.on_end(request)
-        if request.beam is not None:  # no member of a search continues without the others
+        if request.beam is not None:  # a search cannot continue without one of its members
             for other in request.beam.members:
                 if not other.is_ended:
                     self._end(other, reason, now, error)
 
     def _release(self, request: Request) -> None:
-        """Free everything that an ended request holds."""
+        """Free the blocks, the row and the copies of an ended request."""
         if request.swapped:
             self.queues.swap.drop(request)
         if self.draft_model is not None:
@@ -127,7 +127,7 @@ class Scheduler:
             request.row = -1
 
     def _release_if_idle(self, request: Request) -> None:
-        """Free what an ended request holds once none of its steps is in flight."""
+        """Free an ended request's resources once none of its steps is in flight."""
         if not request.num_in_flight_tokens and self.ending.pop(request.sequence, None) is not None:
             self._release(request)
 
@@ -153,22 +153,22 @@ class Scheduler:
         return bool(self.waiting or self.running or self.queues.swap.has_dropped)
 
     def requests(self) -> list[Request]:
-        """All requests that may hold blocks."""
+        """Return all requests that may hold blocks."""
         return [*self.waiting.values(), *self.running, *self.ending.values()]
 
     def best_priority(self) -> Priority | None:
-        """The priority of the most urgent request; None if there is no request."""
+        """Return the priority of the most urgent request; None if there is no request."""
         priorities = [request.priority for request in self.waiting.values()]
         priorities += [request.priority for request in self.running]
         return min(priorities, default=None)
 
     def figures(self) -> tuple[int, int, int, int, int]:
-        """Running, waiting, and blocks free, cached and owned."""
+        """Return the numbers of running and waiting requests, and of free, cached and owned blocks."""
         usage = self.kv.usage()
         return len(self.running), len(self.waiting), usage.free, usage.cached, usage.owned
 
     def check_integrity(self) -> None:
-        """Blocks, rows and states agree with each other."""
+        """Assert that blocks, rows and states agree."""
         self.kv.check_integrity(self.requests())
         if self.draft_model is not None:
             self.draft_model.check_integrity()
@@ -179,7 +179,7 @@ class Scheduler:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def plan(self, now: float) -> StepPlan:
-        """The next step: decodes first, then the prompts of running requests, then waiting requests."""
+        """Plan the next step: decodes first, then prompts of running requests, then waiting requests."""
         plan = StepPlan(self.model)
         if self.deadlines and self.deadlines[0][0] <= now:
             self._expire(now)
@@ -192,15 +192,15 @@ class Scheduler:
         return plan
 
     def shrink(self, plan: StepPlan) -> bool:
-        """Never: the memory of a decoder's step is reserved before."""
+        """Return False: the memory of a decoder's step is reserved in advance."""
         return False
 
     def preempt_last(self, plan: StepPlan) -> bool:
-        """Preempt the last-ranked request, to make room for another model; False if none can be preempted."""
+        """Preempt the last-ranked request to make room for another model; return False if none can be preempted."""
         return self._planner.preempt_last(plan)
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
-        """Apply a step's result: advance its requests, cache their blocks, end those that are done."""
+        """Apply a step's result: advance its requests, cache their blocks, end finished requests."""
         if plan.stage == DRAFTING and self.draft_model is not None:
             self._planner.take_drafts(self.draft_model.commit(plan, result))
             return
@@ -248,14 +248,14 @@ class Scheduler:
         self.counters.prefill_tokens += plan.num_prefill_tokens
 
     def _append(self, request: Request, token: int, now: float) -> bool:
-        """A token of the request was drawn; True if it was the last."""
+        """Append a sampled token to the request; return whether the request ended."""
         request.tokens.append(token)
         request.marks.tokens.append(now)
         if request.drafting is not None:
             request.drafting.append(token)
         try:
             reason = _finish_reason(request, token)
-        except Exception as error:  # of the request's listener; the other requests of the step continue
+        except Exception as error:  # from the request's callback: other requests of the step continue
             self._end(request, FinishReason.FAILED, now, f"{type(error).__name__}: {error}")
             return True
         if reason is not None:
@@ -265,10 +265,10 @@ class Scheduler:
     def _commit_draft(
         self, request: Request, entry: int, first: int, plan: StepPlan, result: StepResult, now: float
     ) -> None:
-        """Keep the tokens that a request with a draft drew, as far as the draft was right and one more.
+        """Commit the sampled tokens of a request with a draft: the accepted draft tokens and one more.
 
-        The first has index `first` among the step's tokens. The computed tokens behind the last that is kept are not
-        the request's: their slots in the cache are written again.
+        The first has index `first` among the step's tokens. Cache slots of rejected draft tokens are written again
+        later.
         """
         if request.finish_reason is not None:
             self._release_if_idle(request)
@@ -290,7 +290,7 @@ class Scheduler:
                 break
 
     def _advance_search(self, search: BeamGroup[Request], now: float) -> None:
-        """All members of a search have offered their candidates: continue with the best, or end."""
+        """Continue a search whose members have all offered candidates with the best hypotheses, or end it."""
         leader = search.leader
         chosen = search.choose()
         leader.marks.tokens.append(now)
@@ -306,7 +306,7 @@ class Scheduler:
             self._end(leader, FinishReason.FAILED, now, "no hypothesis of the search has a finite probability")
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None:
-        """A step raised: its requests fail with the cause, all others continue. Of a draft model only its drafts do."""
+        """Fail the requests of a step that raised. If a drafting step raised, only its drafts are lost."""
         if plan.stage == DRAFTING and self.draft_model is not None:
             self.draft_model.fail(plan)
             return
@@ -319,7 +319,7 @@ class Scheduler:
                 self._end(request, FinishReason.FAILED, now, error)
 
     def observe(self, plan: StepPlan, seconds: float) -> None:
-        """Add what the step took to the cost model."""
+        """Add a step's measured time to the cost model."""
         if plan.stage == DRAFTING and self.draft_model is not None:
             self.draft_model.observe(plan, seconds)
             return
@@ -328,12 +328,12 @@ class Scheduler:
         for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):
             attended += count * start + count * count // 2
         prefill, drafted = plan.num_prefill_tokens, plan.num_drafted_tokens
-        is_late = plan.is_late and not prefill  # steps with prompts usually are, so that it is part of their cost
+        is_late = plan.is_late and not prefill  # steps with prompts usually are late, so lateness is part of their cost
         self.cost.observe(StepShape(plan.num_answering, prefill, attended, drafted, is_late), seconds)
 
 
 def _finish_reason(request: Request, token: int) -> FinishReason | None:
-    """Advance the request's grammar and listener by a token; the reason if it is the last."""
+    """Advance the request's grammar and callback by a token; return the finish reason if it is the last token."""
     if token in request.stop_ids:
         return FinishReason.STOP
     if request.constraint is not None:
@@ -344,20 +344,20 @@ def _finish_reason(request: Request, token: int) -> FinishReason | None:
 
 
 def _keep_readings(request: Request, entry: int, start: int, result: StepResult) -> None:
-    """Keep what the step read of the request's prompt."""
+    """Store the step's reports on the request's prompt."""
     if entry in result.probed:
         request.probed = result.probed[entry]
     if entry in result.observed:
         request.observed[start] = result.observed[entry]
     if entry in result.prompt_logprobs:
-        known = len(request.prompt_logprobs) - start  # above 0 if it was preempted and computes tokens again
+        known = len(request.prompt_logprobs) - start  # positive after a preemption, when tokens are computed again
         request.prompt_logprobs.extend(result.prompt_logprobs[entry][known:])
         request.prompt_top_logprobs.extend(result.prompt_top_logprobs.get(entry, ())[known:])
         request.prompt_ranks.extend(result.prompt_ranks.get(entry, ())[known:])
 
 
 def _keep_logprobs(request: Request, index: int, result: StepResult) -> None:
-    """Keep the log-probabilities of the token drawn with this index in the step's tokens."""
+    """Store the log-probabilities of the step's sampled token at `index`."""
     if request.rules is not None and result.drawn_logprobs is not None:
         request.drawn_logprobs.append(result.drawn_logprobs[index])
     if request.params.logprobs is not None and result.logprobs is not None:

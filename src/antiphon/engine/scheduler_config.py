@@ -1,4 +1,4 @@
-"""Limits of one model's scheduler, and what it counts."""
+"""Limits and counters of one model's scheduler."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from antiphon.errors import InvalidRequestError
 
 
 class Preemption(StrEnum):
-    RECOMPUTE = "recompute"  # blocks are dropped; the tokens are computed again
-    SWAP = "swap"  # blocks are copied to host memory and back, while there is room for them
+    RECOMPUTE = "recompute"  # blocks are freed; the tokens are computed again
+    SWAP = "swap"  # blocks are copied to host memory and back, while there is room
 
 
 @dataclass(frozen=True)
 class SchedulerConfig:
     """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole.
 
-    A step computes at most `prompt_logprob_tokens` of the prompts whose log-probabilities are wanted, because it keeps
-    the logits of all of them. With `isolates_fills`, a step that fills the cross blocks of a request does nothing else.
+    A step computes at most `prompt_logprob_tokens` tokens of prompts with log-probabilities, because it keeps the
+    logits of all of them. With `isolates_fills`, a step that fills the cross blocks of a request does nothing else.
     """
 
     max_running: int = 64

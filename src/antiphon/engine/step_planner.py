@@ -1,4 +1,4 @@
-"""`StepPlanner`: which requests compute how many tokens in the next step."""
+"""`StepPlanner`: requests of the next step, and the number of tokens that each computes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, Schedu
 from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.speculator import Speculator
 
-#: Prefill advances by at least this much a step, however short the step's time budget.
+#: Minimum prefill tokens per step, even if the time budget has room for none.
 MIN_PREFILL_TOKENS = 2
-#: With a time budget, the first steps prefill no more than this: the time of a token is not known yet.
+#: Maximum prefill tokens per step under a time budget, before the cost of a token is known.
 UNFITTED_PREFILL_TOKENS = 256
 
 
 class StepPlanner:
-    """Gives requests their blocks and their share of a step, preempting and admitting as the policy decides."""
+    """Planner of a model's steps; it allocates blocks, preempts and admits requests as the policy decides."""
 
     def __init__(
         self,
@@ -37,19 +37,19 @@ class StepPlanner:
         self.policy = queues.policy
         self.late_choice = late_choice
         self.waiting, self.running = queues.waiting, queues.running
-        self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
-        self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
-        self._has_just_filled = False  # the last plan filled cross blocks, and other requests waited for it
-        self._may_fill = True  # the plan being made may fill cross blocks
+        self._short: Request | None = None  # in the current plan, the first request without the room it needs
+        self._paused: Request | None = None  # left out of the current plan, so that it can be preempted soon
+        self._has_just_filled = False  # the last plan filled cross blocks while other requests waited
+        self._may_fill = True  # whether the current plan may fill cross blocks
         self._draft_model = draft_model
         self._speculator = Speculator(cost, draft_model)
-        self._speculating: list[Request] = []  # in the plan being made, decodes that may have a draft
-        self._drafts: dict[int, list[int]] = {}  # of requests in the plan being made, by their identity
+        self._speculating: list[Request] = []  # in the current plan, decodes that may have a draft
+        self._drafts: dict[int, list[int]] = {}  # in the current plan, drafts by the request's identity
 
     def fill(self, plan: StepPlan, now: float) -> None:
-        """Add requests to a plan: those one token behind, then those farther behind, then waiting ones.
+        """Add requests to a plan: those one token behind, then those farther behind, then waiting requests.
 
-        If their next tokens are to be drafted by a draft model, the plan is that.
+        If a draft model must run first, the plan holds only its step.
         """
         if self._draft_model is not None and self._plan_drafting(plan, self._draft_model):
             return
@@ -78,7 +78,7 @@ class StepPlanner:
             setup.request.cross_filled = True
 
     def _plan_decodes(self, plan: StepPlan) -> tuple[list[Request], int]:
-        """Add the requests that are one token behind; return those farther behind, and the context the decodes read."""
+        """Add the requests that are one token behind; return those farther behind, and the context of the decodes."""
         size, cap = self.kv.block_tokens, self.config.max_step_tokens
         farther: list[Request] = []
         context = 0
@@ -97,9 +97,9 @@ class StepPlanner:
             if request.num_pending_samples:
                 needs_last = request.needs_last_token
                 if start + 1 >= request.limit or (needs_last and (not self.late_choice or request.beam is not None)):
-                    continue  # the token being drawn is its last, or decides how the next one is drawn or computed
+                    continue  # the token being sampled is its last, or decides how the next one is sampled or computed
                 if id(request) in held_back:
-                    continue  # its next tokens are drafted when the one being drawn is known
+                    continue  # its draft is made when the token being sampled is known
                 plan.needs_commit = plan.needs_commit or needs_last
             if len(requests) >= cap:
                 break
@@ -121,7 +121,7 @@ class StepPlanner:
         return [request for request in farther if id(request) in still], context
 
     def _plan_drafting(self, plan: StepPlan, model: DraftModel) -> bool:
-        """Have the draft model draft for the running requests, where that pays and no prompt waits for a step."""
+        """Plan a draft model's step for the running requests; return False if it does not pay or a prompt waits."""
         is_waited_for = bool(self.waiting and self.queues.free_rows) or any(
             one.num_behind != 1 or one.num_pending_samples for one in self.running
         )
@@ -135,14 +135,14 @@ class StepPlanner:
         return bool(requests) and model.plan(requests, passes, plan)
 
     def take_drafts(self, drafts: dict[str, list[int]]) -> None:
-        """What the draft model has drawn, by the ids of requests."""
+        """Store a draft model's tokens, by request id."""
         for request in self.running:
             if request.drafting is not None and request.id in drafts:
                 request.drafting.take(drafts[request.id])
 
     def _plan_drafts(self, plan: StepPlan, context: int) -> None:
-        """Give decodes a draft where that pays. They go behind the other decodes, and nothing makes room for them."""
-        planned = set(map(id, plan.requests))  # some may have been preempted by one before them
+        """Give decodes a draft if it pays. Drafts go after other decodes, and no request is preempted for them."""
+        planned = set(map(id, plan.requests))  # some requests may have been preempted by one before them
         candidates = [request for request in self._speculating if id(request) in planned]
         room = self.config.max_step_tokens - plan.num_tokens
         drafts = self._speculator.drafts(candidates, plan.num_decodes, context, room)
@@ -157,7 +157,7 @@ class StepPlanner:
                 self._drafts[id(request)] = tokens
 
     def _begin_drafts(self, plan: StepPlan) -> None:
-        """The plan is complete: note the drafts of its entries, and have the grammars follow theirs."""
+        """Record the drafts of the complete plan's entries, and start computing the masks of their grammars."""
         for entry in range(plan.num_decodes, len(plan.requests)):
             request = plan.requests[entry]
             tokens = self._drafts.get(id(request))
@@ -167,7 +167,7 @@ class StepPlanner:
                     request.constraint.draft(tokens)
 
     def _remove(self, request: Request, plan: StepPlan) -> None:
-        """Take a request out of the plan again, with its draft."""
+        """Remove a request and its draft from the plan."""
         plan.remove(request)
         self._drafts.pop(id(request), None)
 
@@ -185,7 +185,7 @@ class StepPlanner:
         elif seconds is not None:
             allowance = min(allowance, UNFITTED_PREFILL_TOKENS)
         for request in farther:
-            if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
+            if request.row >= 0 and request is not self._paused:  # otherwise preempted by one before it, or about to be
                 allowance -= self._advance(request, plan, allowance)
         self._may_fill = self._may_fill or not plan.requests
         while self.waiting and self._short is None and (allowance > 0 or not plan.requests):
@@ -198,7 +198,7 @@ class StepPlanner:
             allowance -= taken
 
     def _isolate(self, admitted: Request, plan: StepPlan) -> None:
-        """Leave only this request, whose cross blocks are filled, in the plan; the others are in the next one.
+        """Leave only the admitted request, whose cross blocks are filled, in the plan; the others are in the next one.
 
         Filling takes as long as a step of many decodes, and no request of any model should wait for both at once.
         """
@@ -208,14 +208,14 @@ class StepPlanner:
         self._has_just_filled = bool(others)
 
     def _chunk(self, request: Request, plan: StepPlan, allowance: int) -> int:
-        """How many tokens of a prompt to compute in this step; 0: no more logits of prompts fit into it."""
+        """Return the number of prompt tokens to compute in this step; 0 if it cannot keep more prompt logits."""
         count = request.num_behind
         if self.config.chunk_tokens is not None:
             count = min(count, allowance, self.config.chunk_tokens)
         return min(count, self._prompt_logits_left(request, plan))
 
     def _prompt_logits_left(self, request: Request, plan: StepPlan) -> int:
-        """Tokens that the step has left for a request: a limit only where it reads the logits of its prompt."""
+        """Return how many of the request's tokens fit the step; a limit only if the request reads prompt logits."""
         limit = self.config.prompt_logprob_tokens
         if limit is None or not _reads_prompt(request, request.num_scheduled_tokens):
             return sys.maxsize
@@ -223,7 +223,7 @@ class StepPlanner:
         return limit - sum(count for other, start, count in entries if _reads_prompt(other, start))
 
     def _advance(self, request: Request, plan: StepPlan, allowance: int) -> int:
-        """Advance a running request by a chunk of its prompt; returns the tokens added to the plan."""
+        """Advance a running request by a chunk of its prompt; return the number of tokens added to the plan."""
         count = self._chunk(request, plan, allowance)
         if min(allowance, count) < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
             return 0
@@ -231,9 +231,9 @@ class StepPlanner:
         return count
 
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
-        """Grow a running request, preempting those that rank after it; False if it has to wait a step.
+        """Grow a running request, preempting requests that rank after it; return False if it has to wait for a step.
 
-        Requests that rank after one that has to wait do not grow in this plan: the room is kept for it.
+        Requests that rank after a waiting one do not grow in this plan: the room is kept for that one.
         """
         short = self._short
         is_behind = short is not None and self.policy.rank(request) > self.policy.rank(short)
@@ -251,7 +251,7 @@ class StepPlanner:
         return True
 
     def _pause(self, plan: StepPlan, after: Request | None) -> None:
-        """The last-ranked request is in flight and cannot be preempted now: leave it out, so that it soon can be."""
+        """Leave the last-ranked request, which is in flight, out of the plan, so that it can be preempted soon."""
         last = self.running[-1] if self.running else None
         if last is not None and last is not after:
             self._paused = last
@@ -259,7 +259,7 @@ class StepPlanner:
                 self._remove(last, plan)
 
     def _victim(self, after: Request | None) -> Request | None:
-        """The last-ranked running request without a step in flight that ranks after the given one."""
+        """Return the last-ranked running request after the given one that has no step in flight, or None."""
         for victim in reversed(self.running):
             if victim is after:
                 return None
@@ -268,14 +268,14 @@ class StepPlanner:
         return None
 
     def preempt_last(self, plan: StepPlan) -> bool:
-        """Preempt the last-ranked request, to make room for another model; False if none can be preempted."""
+        """Preempt the last-ranked request to make room for another model; return False if none can be preempted."""
         victim = self._victim(after=None)
         if victim is not None:
             self._preempt(victim, plan)
         return victim is not None
 
     def _preempt(self, victim: Request, plan: StepPlan) -> None:
-        """Send a running request back to wait, with its blocks dropped or copied to host memory."""
+        """Move a running request back to `waiting`, with its blocks freed or copied to host memory."""
         if victim in plan.requests:
             self._remove(victim, plan)
         if self._draft_model is not None:
@@ -295,9 +295,9 @@ class StepPlanner:
         self.counters.preemptions += 1
 
     def _admit(self, plan: StepPlan, allowance: int, now: float) -> int | None:
-        """Admit the next waiting request with a first chunk; its tokens, or None if no request can be admitted.
+        """Admit the next waiting request with a first chunk; return its tokens, or None if no request can be admitted.
 
-        Where the next one finds no row or no room, one that may displace a running request goes before it.
+        If the next request finds no row or no room, a request that may displace a running one goes before it.
         """
         first = None
         if self.queues.free_rows:
@@ -316,11 +316,11 @@ class StepPlanner:
         return self._admit_one(request, plan, allowance, now)
 
     def _admit_one(self, request: Request, plan: StepPlan, allowance: int, now: float) -> int | None:
-        """Admit this request, displacing others where it may; its tokens, or None with it still waiting."""
+        """Admit this request, displacing others where allowed; return its tokens, or None if it must keep waiting."""
         while not self.queues.free_rows:
             if not self._displace(request, plan, now):
                 return None
-        del self.waiting[request.id]  # so that it is no candidate while others are sent back to wait
+        del self.waiting[request.id]  # so that it is not a candidate while others return to wait
         while (count := self._start(request, plan, allowance)) is None:
             if self._draft_model is not None and self._draft_model.release_last(self.running):
                 continue
@@ -337,7 +337,7 @@ class StepPlanner:
 
     @staticmethod
     def _insert_decode(plan: StepPlan, request: Request) -> None:
-        """An admitted request that is one token behind (a fork, a swapped request) joins the decodes of the plan."""
+        """Add an admitted request that is one token behind (a fork, a swapped request) to the decodes of the plan."""
         entry = plan.num_decodes
         plan.requests.insert(entry, request)
         plan.starts.insert(entry, request.num_scheduled_tokens)
@@ -347,10 +347,11 @@ class StepPlanner:
         plan.num_tokens += 1
 
     def _is_ready(self, request: Request, plan: StepPlan) -> bool:
-        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them.
+        """Return whether a waiting request may be admitted.
 
-        A prompt whose logits are read waits for a step that has room for them.
-        A member of a search that was preempted after it offered candidates has nothing to compute until all have.
+        A fork waits for its parent's prompt, cross blocks for a step that may fill them, and a prompt whose logits are
+        read for a step that has room for them. A preempted member of a search that has offered candidates has nothing
+        to compute until all members have.
         """
         if request.beam is not None and request.beam.has_offered(request):
             return False
@@ -367,7 +368,10 @@ class StepPlanner:
         return parent.num_output_tokens > 0 or (parent.beam is not None and parent.beam.has_offered(parent))
 
     def _start(self, request: Request, plan: StepPlan, allowance: int) -> int | None:
-        """Give a waiting request its first blocks: swapped back, forked, or from the prefix cache. None: no room."""
+        """Give a waiting request its blocks (swapped back, forked or cached); return its first chunk.
+
+        Return None if there is no room.
+        """
         may_pack = not self.running
         spans: list[tuple[int, int]] = []
         if request.swapped:
@@ -398,7 +402,7 @@ class StepPlanner:
         return count
 
     def _displace(self, request: Request, plan: StepPlan, now: float) -> bool:
-        """Preempt the last-ranked running request for a waiting one, where the policy allows it."""
+        """Preempt the last-ranked running request for a waiting one, if the policy allows it."""
         last = self.running[-1] if self.running else None
         if last is None or not self.policy.may_displace(request, last, now):
             return False
@@ -410,15 +414,15 @@ class StepPlanner:
 
 
 def _has_drawn(request: Request) -> bool:
-    """Whether a draft model has drawn what may come next."""
+    """Return whether tokens of a draft model wait for this request's next step."""
     return request.drafting is not None and request.drafting.has_drawn
 
 
 def _reads_prompt(request: Request, start: int) -> bool:
-    """Whether a chunk from this position has tokens of the prompt whose logits the request reads."""
+    """Return whether a chunk from this position has prompt tokens whose logits the request reads."""
     return request.params.prompt_logprobs and start < request.num_prompt_tokens
 
 
 def _fills_cross(request: Request) -> bool:
-    """Whether the request's cross blocks are its own and nothing has been written to them."""
+    """Return whether the request's cross blocks still have to be filled."""
     return request.cross_tokens > 0 and not request.cross_filled

@@ -1,4 +1,4 @@
-"""Times of steps and requests: a ring of recent ones, and a trace for a timeline viewer."""
+"""Recent steps and requests with their times, and a trace of them for timeline viewers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 
 @dataclass(slots=True)
 class StepRecord:
-    """One step. Times are seconds of the engine's clock; the parts are plan, build, run, sample and commit."""
+    """Measured step. Times are seconds of the engine's clock; the parts are plan, build, run, sample and commit."""
 
     index: int
     model: str
@@ -34,10 +34,10 @@ class StepRecord:
     blocks_owned: int
     parts: dict[str, float]
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
-    native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
-    stage: int = 0  # as the plan's
-    num_requests: int = 0  # that computed tokens
-    drafted_tokens: int = 0  # beside the newest token of their requests
+    native_seconds: float = 0.0  # seconds of the run inside the native program
+    stage: int = 0  # as in the plan
+    num_requests: int = 0  # requests that computed tokens
+    drafted_tokens: int = 0  # drafted tokens, without the newest token of their requests
 
     @property
     def seconds(self) -> float:
@@ -46,7 +46,7 @@ class StepRecord:
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What an ended request cost."""
+    """Ended request with its tokens and times."""
 
     id: str
     model: str
@@ -94,7 +94,7 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class SpeechRecord:
-    """What a finished synthesis of a text cost; its utterances are requests of their own."""
+    """Finished synthesis of a text; its utterances are requests of their own."""
 
     id: str
     model: str
@@ -109,7 +109,7 @@ class SpeechRecord:
 
 @dataclass(slots=True)
 class TranscriptRecord:
-    """What a finished transcription of a recording cost; its windows are requests of their own."""
+    """Finished transcription of a recording; its windows are requests of their own."""
 
     id: str
     model: str
@@ -124,14 +124,14 @@ class TranscriptRecord:
 
 
 class Telemetry:
-    """Bounded memory: the most recent steps and ended requests."""
+    """Most recent steps and ended requests, in bounded memory."""
 
     def __init__(self) -> None:
         self.steps: deque[StepRecord] = deque(maxlen=MAX_STEPS)
         self.requests: deque[RequestRecord] = deque(maxlen=MAX_REQUESTS)
         self.transcripts: deque[TranscriptRecord] = deque(maxlen=MAX_REQUESTS)
         self.speeches: deque[SpeechRecord] = deque(maxlen=MAX_REQUESTS)
-        #: Of all time, not only those that are kept.
+        #: Counts since the engine started, including records that were discarded.
         self.num_steps = 0
         self.num_arrivals = 0
         self.num_ended = 0
@@ -145,15 +145,15 @@ class Telemetry:
         self.num_ended += 1
 
     def steps_since(self, number: int) -> list[StepRecord]:
-        """The kept steps from the given number on, oldest first."""
+        """Return the kept steps from the given number on, oldest first."""
         return _last(self.steps, self.num_steps - number)
 
     def requests_since(self, number: int) -> list[RequestRecord]:
-        """The kept requests from the given number on, in the order in which they ended."""
+        """Return the kept requests from the given number on, in the order in which they ended."""
         return _last(self.requests, self.num_ended - number)
 
     def write_trace(self, path: Path) -> None:
-        """Write the records as Chrome trace events: a lane per model with its steps, a lane per request."""
+        """Write the records as Chrome trace events, with one lane per model and one per request."""
         trace = _Trace()
         _add_steps(trace, self.steps)
         _add_requests(trace, self.requests)
@@ -165,14 +165,14 @@ class Telemetry:
 
 
 def _last(records: deque[Record], count: int) -> list[Record]:
-    """As many of the newest records, oldest first."""
+    """Return the newest `count` records, oldest first."""
     found = list(islice(reversed(records), max(0, count)))
     found.reverse()
     return found
 
 
 class _Trace:
-    """Events in the Trace Event Format, in which processes and lanes are numbers that metadata events give names to."""
+    """Events in the Trace Event Format, in which metadata events name numbered processes and lanes."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Whose turn it is: the order of models that share a device, by priority and by the time each has used."""
+"""Order of models that share a device, by priority and by the time that each has used."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from antiphon.engine.device_lane import DeviceLane
 from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import Priority
 
-#: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
+#: Share of time of a model by its most urgent request. Critical requests always go first.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
 
 
 def by_turn(slots: list[ModelSlot], lanes: Mapping[str, DeviceLane]) -> list[ModelSlot]:
-    """Models of a device with work: critical requests first, then by the time each has used relative to its share.
+    """Return the device's models with work: critical requests first, then by time used relative to their share.
 
-    If the first one's turn is over, a model of at least the same share with shorter steps goes before it.
+    If the first model's turn is over, a model of at least the same share with shorter steps goes before it.
     """
     busy = [slot for slot in slots if slot.scheduler.has_work or slot.in_flight]
     if len(busy) < 2:
@@ -39,12 +39,12 @@ def by_turn(slots: list[ModelSlot], lanes: Mapping[str, DeviceLane]) -> list[Mod
 
 
 def urgency(slot: ModelSlot) -> tuple[float, float]:
-    """A sort key from the model's most urgent, then oldest request; the smallest is the most urgent."""
+    """Return a sort key from the model's most urgent, then oldest request; the smallest is the most urgent."""
     requests = [request for request in slot.scheduler.requests() if not request.is_ended]
     pairs = ((float(request.priority), request.marks.arrived) for request in requests)
     return min(pairs, default=(float("inf"), 0.0))
 
 
 def share_of(best: Priority | None) -> float:
-    """The share of time of a model whose most urgent request has this priority."""
+    """Return the share of time of a model whose most urgent request has this priority."""
     return SHARES[Priority.NORMAL if best is None else best]

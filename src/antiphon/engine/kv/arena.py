@@ -1,28 +1,28 @@
-"""The one memory budget: an arena of equal slabs, lent to block pools and taken back when they are empty."""
+"""`SlabArena`: the memory budget as an arena of equal slabs, lent to block pools and taken back when empty."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-#: Offsets count these bytes; the same unit as block table entries.
+#: Unit of block table entries, in bytes; slab and block sizes are multiples of it.
 UNIT_BYTES = 256
 
 
 class Borrower(Protocol):
-    """A pool that holds slabs and can return an idle one."""
+    """Pool that holds slabs and can return an idle one."""
 
     def release_idle_slab(self) -> bool:
-        """Return the slab that has been idle for longest, evicting what is cached there; False if none is idle."""
+        """Return the slab that has been idle longest, evicting its cached blocks; return False if no slab is idle."""
 
     def idle_since(self) -> int | None:
-        """The tick since which that slab has been idle; None if no slab is."""
+        """Return the tick at which the slab that has been idle longest became idle; None if no slab is idle."""
 
     def lent_slabs(self) -> list[int]:
-        """The numbers of the slabs that the pool holds."""
+        """Return the arena's numbers of the slabs that the pool holds."""
 
 
 class SlabArena:
-    """Bookkeeping of the arena's bytes. Slabs are equal; a slab's number times its size is its offset."""
+    """Bookkeeping of the arena's bytes. A slab's offset is its number times `slab_bytes`."""
 
     def __init__(self, total_bytes: int, slab_bytes: int) -> None:
         if slab_bytes % UNIT_BYTES or slab_bytes < UNIT_BYTES:
@@ -46,7 +46,7 @@ class SlabArena:
         return (self.num_slabs - len(self._free)) * self.slab_bytes
 
     def free_spans(self) -> list[tuple[int, int]]:
-        """Offset and bytes of every run of free slabs."""
+        """Return the offset and the bytes of every run of free slabs."""
         spans: list[tuple[int, int]] = []
         for slab in sorted(self._free):
             offset = slab * self.slab_bytes
@@ -63,14 +63,15 @@ class SlabArena:
         self._borrowers.remove(borrower)
 
     def tick(self) -> int:
-        """A counter that grows with every call: the order of use across all pools."""
+        """Increment and return a counter that orders uses across all pools."""
         self._ticks += 1
         return self._ticks
 
     def lend(self, asking: Borrower, oldest: int | None = None) -> int | None:
-        """A slab for a pool: a free one, else the one that has been idle in another pool for longest.
+        """Return a slab for a pool: a free slab, otherwise the slab of another pool that has been idle longest.
 
-        None if there is none, or if it went idle after `oldest`, the tick of what the pool itself could evict.
+        Return None if there is neither, or if that slab became idle after `oldest`, the tick of the oldest block that
+        the asking pool itself could evict.
         """
         if not self._free:
             idle_since = [
@@ -90,7 +91,7 @@ class SlabArena:
         self._free.append(slab)
 
     def check_integrity(self) -> None:
-        """Every slab is free or lent exactly once."""
+        """Assert that every slab is either free or lent exactly once."""
         lent = [number for borrower in self._borrowers for number in borrower.lent_slabs()]
         assert sorted(self._free + lent) == list(range(self.num_slabs)), (
             f"{len(self._free)} free and {len(lent)} lent slabs do not make {self.num_slabs}"

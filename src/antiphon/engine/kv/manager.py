@@ -1,4 +1,4 @@
-"""`KVManager`: the blocks of one model's requests: growing, sharing, windows, freeing, and the prefix cache."""
+"""`KVManager`: block tables of one model's requests, with growth, sharing, windows, swapping and the prefix cache."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from antiphon.engine.request import Request
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """A cache group as the bookkeeping sees it.
+    """Properties of a cache group that the bookkeeping needs.
 
-    With a `window`, blocks that lie wholly before it are freed, except those of the first `sink_tokens`.
-    A `cross` group holds the `cross_tokens` of a request from its start and never grows.
+    With a `window`, blocks entirely before it are freed, except those of the first `sink_tokens`. A `cross` group holds
+    a request's `cross_tokens` from its start and never grows.
     """
 
     name: str
@@ -30,7 +30,7 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class KVUsage:
-    """Blocks of all groups together, and the bytes that the owned ones take."""
+    """Block counts over all groups, and the bytes of the owned blocks."""
 
     free: int
     cached: int
@@ -39,7 +39,7 @@ class KVUsage:
 
 
 class KVManager:
-    """Every request of the model holds, per group, a table of block ids, which can be released at any time."""
+    """Block bookkeeping of one model: a table of block ids per request and group, releasable at any time."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class KVManager:
         self._max_step_tokens = max_step_tokens
         self._growing = [index for index, group in enumerate(groups) if not group.cross]
         self._windowed = [index for index in self._growing if groups[index].window is not None]
-        self._holders: dict[int, Request] = {}  # requests that have tables, by identity
-        self._room: dict[int, int] = {}  # longest lone request by its cross tokens
+        self._holders: dict[int, Request] = {}  # requests with tables, by identity
+        self._room: dict[int, int] = {}  # `max_tokens_alone` by cross tokens
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class KVManager:
         return -(-num_tokens // self.block_tokens)
 
     def slabs_for(self, num_tokens: int, cross_tokens: int = 0) -> int:
-        """Slabs that a lone request of this length needs at most; a window group holds its window and one step."""
+        """Return the maximum number of slabs of a lone request; a window group holds its window and one step."""
         slabs = 0
         for spec, pool in zip(self.groups, self.pools, strict=True):
             blocks = self.blocks_for(cross_tokens if spec.cross else num_tokens)
@@ -82,21 +82,21 @@ class KVManager:
         return slabs
 
     def max_tokens_alone(self, cross_tokens: int = 0) -> int:
-        """The longest request that the whole arena could hold, were it alone."""
+        """Return the length of the longest request that the empty arena could hold."""
         if cross_tokens not in self._room:
             self._room[cross_tokens] = self._most(1 << 30, lambda length: self.slabs_for(length, cross_tokens))
         return self._room[cross_tokens]
 
     def _most(self, limit: int, slabs: Callable[[int], int]) -> int:
-        """The largest number from 0 to `limit` that needs no more slabs than the arena has."""
+        """Return the largest number from 0 to `limit` whose `slabs` fit the arena."""
         return bisect_right(range(1, limit + 1), self.arena.num_slabs, key=slabs)
 
     def capacity(self, request: Request) -> int:
-        """Tokens that the request's blocks have slots for."""
+        """Return the number of tokens that the request's blocks have slots for."""
         return len(request.tables[self._growing[0]]) * self.block_tokens
 
     def held_blocks(self, num_tokens: int, cross_tokens: int = 0) -> list[int]:
-        """Blocks of each group that a request of so many computed tokens holds; a window group has freed the others."""
+        """Return the number of blocks per group for this many computed tokens, without freed window blocks."""
         held = []
         for group, spec in enumerate(self.groups):
             blocks = self.blocks_for(cross_tokens if spec.cross else num_tokens)
@@ -107,7 +107,7 @@ class KVManager:
         return held
 
     def num_fitting(self, num_tokens: int, cross_tokens: int = 0) -> int:
-        """Requests of so many computed tokens that the whole arena holds at once, none of which share a prefix."""
+        """Return how many requests of this length fit the arena at once without a shared prefix."""
         held = self.held_blocks(num_tokens, cross_tokens)
         pairs = [(blocks, pool.blocks_per_slab) for blocks, pool in zip(held, self.pools, strict=True)]
         limit = self.arena.num_slabs * max(size for _, size in pairs)
@@ -125,7 +125,7 @@ class KVManager:
     # -- the prefix cache ---------------------------------------------------------------------------------------
 
     def _digests(self, request: Request, num_blocks: int) -> list[bytes]:
-        """The digests of the request's first full blocks; made once."""
+        """Return the digests of the request's full blocks, at least the first `num_blocks`; compute missing ones."""
         digests = request.digests
         size = self.block_tokens
         while len(digests) < num_blocks:
@@ -138,7 +138,7 @@ class KVManager:
         return prefix_seed(self._revision, request.cache_salt, request.content)
 
     def _may_share(self, request: Request) -> bool:
-        """Whether the request may use the prefix cache: all that its blocks depend on must be known."""
+        """Return whether the request may use the prefix cache: cross blocks are only identified by `content`."""
         return self.prefix_caching and (not self._has_cross or bool(request.content))
 
     def _find(self, request: Request, group: int, index: int) -> int | None:
@@ -147,7 +147,7 @@ class KVManager:
         return self.pools[group].find(request.digests[index], tokens)
 
     def attach_prefix(self, request: Request) -> int:
-        """Give a request without blocks the longest prefix that is cached, and return its tokens.
+        """Give a request without blocks the longest cached prefix; return the number of its tokens.
 
         At least one token is left to compute. A window group needs only the blocks that the next token can see.
         """
@@ -170,7 +170,7 @@ class KVManager:
                     break
                 found[group][index] = block
         while (missing := self._window_hit(request, length, found)) is not None:
-            length = missing  # every longer prefix needs that block too
+            length = missing  # every longer prefix needs the missing block too
         for group in self._growing:
             table = [found[group].get(index, NO_BLOCK) for index in range(length)]
             for block in table:
@@ -184,7 +184,10 @@ class KVManager:
         return length * self.block_tokens
 
     def _window_hit(self, request: Request, length: int, found: list[dict[int, int]]) -> int | None:
-        """Find the blocks of every window group that a prefix of `length` blocks needs; the first that is missing."""
+        """Find the window groups' blocks that a prefix of `length` blocks needs, and put them into `found`.
+
+        Return the index of the first missing block, or None if all are cached.
+        """
         for group in self._windowed:
             found[group] = {}
             for index in self._needed(group, length):
@@ -195,7 +198,7 @@ class KVManager:
         return None
 
     def _first_needed(self, group: int, num_computed: int) -> int:
-        """The first block that a token at position `num_computed` still sees by the window."""
+        """Return the index of the first block that a token at position `num_computed` sees through the window."""
         window = self.groups[group].window
         assert window is not None
         return max(0, num_computed - window + 1) // self.block_tokens
@@ -213,7 +216,7 @@ class KVManager:
         return [*range(sinks), *range(first, length)]
 
     def remember(self, request: Request) -> None:
-        """Add the blocks that the request has filled to the prefix cache."""
+        """Add the request's full blocks to the prefix cache."""
         num_full = request.num_computed_tokens // self.block_tokens
         if not self._may_share(request) or num_full <= request.num_remembered_blocks:
             return
@@ -229,10 +232,10 @@ class KVManager:
     # -- growing ------------------------------------------------------------------------------------------------
 
     def grow(self, request: Request, num_tokens: int, plan: StepPlan, may_pack: bool = True) -> bool:
-        """Make room for the request's first `num_tokens` tokens and make those about to be written its own.
+        """Allocate blocks for the request's first `num_tokens` tokens, and copy a shared block that would be written.
 
-        On success the plan has the new table entries and the copies of shared blocks. On failure the request has as
-        many blocks as before. With `may_pack`, blocks are moved together if that frees a slab.
+        On success, the plan holds the new table entries and the copies, and the result is True. On failure, the request
+        has as many blocks as before. With `may_pack`, blocks may be moved together to free a slab.
         """
         if request.has_shared_tail and not self._own_tail(request, plan, may_pack):
             return False
@@ -258,21 +261,21 @@ class KVManager:
         return True
 
     def _allocate(self, group: int, plan: StepPlan, may_pack: bool) -> int | None:
-        """A block of the group. Packing may change the ids of blocks that are in tables, and only of those."""
+        """Allocate a block of the group; return None if none is left. Packing may change block ids in tables."""
         block = self.pools[group].allocate()
         while block is None and may_pack and self._pack(plan):
             block = self.pools[group].allocate()
         return block
 
     def needs_room(self, request: Request, num_tokens: int) -> bool:
-        """Whether `grow` would take a block."""
+        """Return whether `grow` would allocate a block."""
         if request.has_shared_tail:
             return True
         wanted = self.blocks_for(num_tokens)
         return any(len(request.tables[group]) < wanted for group in self._growing)
 
     def _pack(self, plan: StepPlan) -> bool:
-        """Empty one slab of a group whose blocks lie in more slabs than they need; False if there is no such group."""
+        """Empty one slab of a group whose blocks are scattered; return False if no group's blocks are."""
         group = next((index for index, pool in enumerate(self.pools) if pool.is_scattered), None)
         if group is None:
             return False
@@ -290,7 +293,7 @@ class KVManager:
         return True
 
     def _own_tail(self, request: Request, plan: StepPlan, may_pack: bool) -> bool:
-        """Copy the block of the next token if others hold it too. Shared blocks before it are never written."""
+        """Copy the block that the next token is written to if it is shared; return False if no block is free."""
         index = request.num_scheduled_tokens // self.block_tokens
         for group in self._growing:
             pool, table = self.pools[group], request.tables[group]
@@ -308,7 +311,7 @@ class KVManager:
         return True
 
     def fork(self, parent: Request, child: Request, num_tokens: int) -> None:
-        """Start a request without blocks from the first computed tokens of another; both own what they share."""
+        """Share the blocks of another request's first `num_tokens` computed tokens with a request without blocks."""
         count = self.blocks_for(num_tokens)
         self._hold(child)
         for group, table in enumerate(parent.tables):
@@ -324,7 +327,7 @@ class KVManager:
         child.cross_filled = parent.cross_filled
 
     def can_fork(self, parent: Request, num_tokens: int) -> bool:
-        """Whether the parent still has every block that a request of `num_tokens` computed tokens would see."""
+        """Return whether the parent still has every block that a request of `num_tokens` computed tokens would see."""
         if parent.num_computed_tokens < num_tokens or not parent.tables or parent.swapped:
             return False
         return all(
@@ -346,7 +349,7 @@ class KVManager:
             request.num_dropped_blocks[group] = max(request.num_dropped_blocks[group], first)
 
     def release(self, request: Request) -> None:
-        """Free everything. The end of a prefix is freed first, so that it is evicted first."""
+        """Free all blocks of the request, last block first, so that the end of a cached prefix is evicted first."""
         for group, table in enumerate(request.tables):
             pool = self.pools[group]
             for block in reversed(table):
@@ -361,7 +364,7 @@ class KVManager:
     # -- swapping -----------------------------------------------------------------------------------------------
 
     def spans(self, request: Request) -> list[tuple[int, int]]:
-        """(table entry, bytes) of every block that the request holds, in a fixed order."""
+        """Return the table entry and the bytes of every block that the request holds, in a fixed order."""
         return [
             (self.pools[group].entries[block], self.pools[group].block_bytes)
             for group, table in enumerate(request.tables)
@@ -370,7 +373,7 @@ class KVManager:
         ]
 
     def swap_out(self, request: Request) -> list[list[bool]]:
-        """Free the blocks and return which entries of each table had one; the content must be copied first."""
+        """Free the blocks and return, per group, which table entries had one; the caller has planned the copy."""
         held = [[block != NO_BLOCK for block in table] for table in request.tables]
         dropped = request.num_dropped_blocks
         self.release(request)
@@ -378,7 +381,7 @@ class KVManager:
         return held
 
     def swap_in(self, request: Request, held: list[list[bool]], plan: StepPlan, may_pack: bool = True) -> bool:
-        """Take a block for every entry that had one; False, with nothing taken, if there are not enough."""
+        """Allocate a block for every entry that had one; return False, with nothing allocated, if there are too few."""
         dropped = request.num_dropped_blocks
         self._hold(request)
         for group, had_block in enumerate(held):
@@ -395,7 +398,7 @@ class KVManager:
     # -- integrity ----------------------------------------------------------------------------------------------
 
     def table_entries(self, request: Request, group: int) -> list[int]:
-        """The request's table as the executor writes it; entries without a block point at the arena's start."""
+        """Return the request's table in arena units, as executors read it; an entry without a block is 0."""
         entries = self.pools[group].entries
         return [entries[block] if block != NO_BLOCK else 0 for block in request.tables[group]]
 
@@ -404,7 +407,7 @@ class KVManager:
             pool.close()
 
     def check_integrity(self, requests: Collection[Request]) -> None:
-        """Every block is free, cached or owned, and owned exactly as often as the given requests hold it."""
+        """Assert that every block is free, cached or owned, and owned exactly as often as these requests hold it."""
         refs: list[dict[int, int]] = [{} for _ in self.groups]
         for request in requests:
             for group, table in enumerate(request.tables):

@@ -1,4 +1,4 @@
-"""`BlockPool`: the blocks of one cache group of one model: free, cached or owned, each in constant time."""
+"""`BlockPool`: free, cached and owned blocks of one model's cache group, each operation in constant time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from antiphon.engine.kv.arena import UNIT_BYTES, SlabArena
 
-#: Stands in a block table for a block that was freed because it left the window.
+#: Table entry of a block that was freed because it left the window.
 NO_BLOCK = -1
 
 
@@ -20,7 +20,7 @@ class _Slab:
 
 @dataclass(frozen=True, slots=True)
 class CachedPrefix:
-    """What a cached block holds: its chained digest, and its tokens, which a hit is verified against."""
+    """Identity of a cached block's content: its chained digest, and its tokens to verify a hit."""
 
     digest: bytes
     tokens: tuple[int, ...]
@@ -28,11 +28,14 @@ class CachedPrefix:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """Copies of a pool's books, for a reader in another thread. Block b lies in slab `slabs[b // blocks_per_slab]`."""
+    """Copies of a pool's records for another thread. Block b lies in slab `slabs[b
+
+    blocks_per_slab]`.
+    """
 
     block_bytes: int
     blocks_per_slab: int
-    slabs: dict[int, int]  # by index of the slab within the pool: its number in the arena
+    slabs: dict[int, int]  # slab index within the pool → slab number in the arena
     ref_counts: list[int]  # by block id
     cached: list[int]  # block ids
 
@@ -46,11 +49,11 @@ class PoolCounts:
 
 @dataclass(slots=True, eq=False)
 class BlockPool:
-    """Blocks of `block_bytes` cut from slabs of the arena.
+    """Blocks of `block_bytes`, cut from slabs of the arena.
 
-    A block is *free* (in its slab's list), *owned* (count of references > 0) or *cached* (no reference, but its content
-    can be found by digest, until it is evicted, least recently used first). A slab whose blocks are all free
-    goes back to the arena; one without owned blocks is *idle* and can be reclaimed for another pool.
+    A block is *free* (in its slab's list), *owned* (with references) or *cached* (without references, but found by its
+    digest until it is evicted, least recently used first). A slab of free blocks only goes back to the arena; a slab
+    without owned blocks is *idle* and can be reclaimed for another pool.
     """
 
     arena: SlabArena
@@ -60,13 +63,14 @@ class BlockPool:
     blocks_per_slab: int = 0
     num_free: int = 0
     num_evictions: int = 0
-    _slabs: dict[int, _Slab] = field(default_factory=dict)  # by index of the slab within the pool
+    _slabs: dict[int, _Slab] = field(default_factory=dict)  # by slab index within the pool
     _spare_indexes: list[int] = field(default_factory=list)
     _with_free: dict[int, None] = field(default_factory=dict)  # slab indexes with a free block
-    _idle: dict[int, int] = field(default_factory=dict)  # slab index → when its last block was released, oldest first
+    _idle: dict[int, int] = field(default_factory=dict)  # slab index → tick of its last release, oldest first
     _prefixes: list[CachedPrefix | None] = field(default_factory=list)  # by block id
     _by_digest: dict[bytes, int] = field(default_factory=dict)
-    _unreferenced: OrderedDict[int, int] = field(default_factory=OrderedDict)  # cached block → since when, oldest first
+    # cached block id → tick of its release, oldest first
+    _unreferenced: OrderedDict[int, int] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         if self.block_bytes % UNIT_BYTES:
@@ -89,14 +93,14 @@ class BlockPool:
 
     @property
     def is_scattered(self) -> bool:
-        """Whether the owned blocks would fit fewer slabs than they lie in."""
+        """Whether the owned blocks would fit into fewer slabs."""
         owned = len(self._slabs) * self.blocks_per_slab - self.num_free - len(self._unreferenced)
         return len(self._slabs) - len(self._idle) > -(-owned // self.blocks_per_slab)
 
     # -- references ---------------------------------------------------------------------------------------------
 
     def allocate(self) -> int | None:
-        """A block with one reference: a free one, else the oldest that is cached. None if there is neither."""
+        """Return a block with one reference: a free one, otherwise the oldest cached one; None if there is neither."""
         if not self._with_free and not self._borrow() and not self._evict_oldest():
             return None
         index = next(iter(self._with_free))
@@ -110,7 +114,7 @@ class BlockPool:
         return block
 
     def share(self, block: int) -> None:
-        """One more reference to a block that is owned or cached."""
+        """Add a reference to an owned or cached block."""
         if self.ref_counts[block] == 0:
             del self._unreferenced[block]
             index = block // self.blocks_per_slab
@@ -123,7 +127,7 @@ class BlockPool:
             del self._idle[index]
 
     def release(self, block: int) -> None:
-        """One reference less; the last one leaves the block cached if its content is known, else free."""
+        """Remove a reference; the last one leaves the block cached if its content is registered, otherwise free."""
         self.ref_counts[block] -= 1
         if self.ref_counts[block]:
             return
@@ -142,13 +146,13 @@ class BlockPool:
     # -- the prefix cache ---------------------------------------------------------------------------------------
 
     def remember(self, block: int, prefix: CachedPrefix) -> None:
-        """Make an owned, full block findable by its content. If two have the same content, the first one is found."""
+        """Make an owned, full block findable by its content; if another block has that content, do nothing."""
         if prefix.digest not in self._by_digest and self._prefixes[block] is None:
             self._by_digest[prefix.digest] = block
             self._prefixes[block] = prefix
 
     def find(self, digest: bytes, tokens: tuple[int, ...]) -> int | None:
-        """The block with this content, owned or cached; the tokens are compared, so a digest collision is not a hit."""
+        """Return the owned or cached block with this content, or None; comparing tokens rejects digest collisions."""
         block = self._by_digest.get(digest)
         if block is None:
             return None
@@ -179,7 +183,7 @@ class BlockPool:
         self.num_free += 1
 
     def _borrow(self) -> bool:
-        """A slab of the arena: a free one, or one that has been idle elsewhere for longer than anything cached here."""
+        """Borrow a free slab from the arena, or one that has been idle longer than any block cached here."""
         oldest = next(iter(self._unreferenced.values()), None)
         number = self.arena.lend(self, oldest)
         if number is None:
@@ -213,7 +217,7 @@ class BlockPool:
         return next(iter(self._idle.values()), None)
 
     def release_idle_slab(self) -> bool:
-        """Return the slab that has been without owned blocks for longest, evicting what is cached there."""
+        """Return the longest idle slab to the arena, evicting its cached blocks; return False if no slab is idle."""
         index = next(iter(self._idle), None)
         if index is None:
             return False
@@ -225,7 +229,7 @@ class BlockPool:
         return True
 
     def close(self) -> None:
-        """Return every slab to the arena. Nothing may be owned."""
+        """Return every slab to the arena. No block may be owned."""
         assert self.counts().owned == 0, f"{self.counts().owned} blocks are still owned"
         while self.release_idle_slab():
             pass
@@ -234,9 +238,10 @@ class BlockPool:
     # -- packing ------------------------------------------------------------------------------------------------
 
     def pack(self) -> dict[int, int]:
-        """Empty the slab with the fewest owned blocks into the other slabs in use; old → new block ids.
+        """Empty the slab with the fewest owned blocks into the other slabs in use; return old → new block ids.
 
-        Counts and names move along; the caller copies the contents and changes the tables. Only where `is_scattered`.
+        Only for a pool that `is_scattered`. References and prefixes move along; the caller copies the contents and
+        updates the tables.
         """
         size = self.blocks_per_slab
         in_use = sorted((i for i in self._slabs if i not in self._idle), key=lambda i: self._slabs[i].num_owned)
@@ -275,7 +280,7 @@ class BlockPool:
         return [slab.number for slab in self._slabs.values()]
 
     def check_integrity(self, expected_refs: dict[int, int]) -> None:
-        """Every block of every slab is free, cached or owned, with as many references as `expected_refs` has."""
+        """Assert that every block is free, cached or owned, with as many references as `expected_refs` has."""
         size, cached = self.blocks_per_slab, self._unreferenced
         num_free = num_cached = num_named = 0
         for index, slab in self._slabs.items():

@@ -1,4 +1,4 @@
-"""Names for the contents of blocks: a digest chained from the first token, so equal digests mean equal prefixes."""
+"""Digests of block contents, chained from the first token, so that equal digests mean equal prefixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIGEST_BYTES = 16
 
 
 def prefix_seed(model_revision: str, salt: str = "", content: bytes = b"") -> bytes:
-    """The root of a chain: the model, a salt that keeps users apart, and whatever else the KV depends on."""
+    """Return the root digest of a chain: model revision, a salt that separates users, and other inputs of the KV."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for part in (model_revision.encode(), salt.encode(), content):
         digest.update(len(part).to_bytes(8, "little"))
@@ -19,5 +19,5 @@ def prefix_seed(model_revision: str, salt: str = "", content: bytes = b"") -> by
 
 
 def chain(parent: bytes, tokens: Sequence[int]) -> bytes:
-    """The digest of a block of tokens that follows the prefix `parent`."""
+    """Return the digest of a block of tokens that follows the prefix with digest `parent`."""
     return blake2b(parent + array("q", tokens).tobytes(), digest_size=DIGEST_BYTES).digest()

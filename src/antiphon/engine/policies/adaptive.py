@@ -1,23 +1,23 @@
-"""Prefill as fast as the running requests' pace allows, by the fitted cost of a step."""
+"""Adaptive policy: prefill as fast as the running requests' pace allows, by the fitted cost of a step."""
 
 from __future__ import annotations
 
 from antiphon.engine.policies.policy import StepView
 from antiphon.engine.policies.priority import PriorityPolicy
 
-#: Prefill always advances by this much, or a heavy decode load would starve it.
+#: Minimum prefill tokens per step; without it a heavy decode load would starve prefill.
 MIN_PREFILL_TOKENS = 2
-#: The first steps, before the cost model is fitted, take no more than this beside running requests.
+#: Maximum prefill tokens per step beside running requests, before the cost model is fitted.
 UNFITTED_PREFILL_TOKENS = 64
-#: Aim below the target, since predictions miss on both sides.
+#: Fraction of the target to aim for, since predictions err on both sides.
 MARGIN = 0.85
 
 
 class AdaptivePolicy(PriorityPolicy):
-    """Each step's prefill share is what keeps the step within `tpot_target` seconds.
+    """Policy that limits each step's prefill so that the step takes at most `tpot_target` seconds.
 
-    Where no request decodes, the whole step goes to prefill, so a lone prompt has its first token as early as possible.
-    With a `ttft_target`, steps may take twice as long once a request has waited half of it for its first token.
+    If no request decodes, the whole step goes to prefill, for the earliest first token. With a `ttft_target`, steps may
+    take twice as long once a request has waited half of it for its first token.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""First come, first served."""
+"""First-come-first-served policy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from antiphon.engine.request import Request
 
 
 class FirstComeFirstServed(Policy):
-    """By arrival; the latest is preempted first. Priorities are ignored."""
+    """Policy by order of arrival; the latest request is preempted first. Priorities are ignored."""
 
     def rank(self, request: Request) -> tuple[float, ...]:
         return (request.sequence,)
 
     def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
-        """The oldest. A preempted request keeps its position in the order of arrival."""
+        """Return the oldest request. A preempted request keeps its position in the order of arrival."""
         return min(waiting, key=_sequence)
 
 

@@ -1,4 +1,4 @@
-"""Critical before high before normal before low, with ageing so that no request starves."""
+"""Priority policy: critical before high before normal before low, with ageing so that no request starves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from antiphon.engine.request import Priority, Request
 
 
 class PriorityPolicy(Policy):
-    """A request that has waited `ageing_seconds` counts as one level higher.
+    """Policy by priority level; each `ageing_seconds` of waiting raise a request by one level.
 
-    A critical request may displace a normal or low one.
-    Within a level the request whose result is `due` first goes first; without a `due` time, that is its arrival. A
-    request does not age before its result is due.
-    `ageing_seconds` of None turns ageing off.
+    A critical request may displace a normal or low one. Within a level, the request with the earliest `due` time goes
+    first; a request without one is due on arrival. A request does not age before it is due. None turns ageing off.
     """
 
     displaces = True

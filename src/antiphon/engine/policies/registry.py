@@ -1,4 +1,4 @@
-"""Policies by name. A new one is one file and one line here."""
+"""Registry of scheduling policies by name. A new policy is one file and one line here."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEFAULT_TPOT_TARGET = 0.1
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """The settings that policies may read; times are in seconds."""
+    """Settings that policies may read; times are in seconds."""
 
     ageing_seconds: float | None
     tpot_target: float
     ttft_target: float | None
 
 
-#: Name → what makes the policy.
+#: Factories of policies by name.
 POLICIES: dict[str, Callable[[PolicyOptions], Policy]] = {
     "fcfs": lambda _: FirstComeFirstServed(),
     "priority": lambda options: PriorityPolicy(options.ageing_seconds),
@@ -38,7 +38,7 @@ def make_policy(
     tpot_target: float = DEFAULT_TPOT_TARGET,
     ttft_target: float | None = None,
 ) -> Policy:
-    """The policy of that name; times are in seconds."""
+    """Return the named policy; times are in seconds."""
     if name not in POLICIES:
         raise InvalidRequestError(f"unknown scheduling policy {name!r}; there are: {', '.join(POLICIES)}")
     return POLICIES[name](PolicyOptions(ageing_seconds, tpot_target, ttft_target))

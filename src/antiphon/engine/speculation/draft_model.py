@@ -1,4 +1,4 @@
-"""`DraftModel`: a smaller model that drafts tokens, with its keys and values beside those of the requests."""
+"""`DraftModel`: a smaller model that drafts tokens for the requests of another."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from antiphon.engine.plan import DRAFTING, RowSetup, StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 
-#: The time of a token of a prompt as a part of a pass, before one has been measured.
+#: Assumed cost of a prefill token as a fraction of a pass, before one was measured.
 FIRST_PROMPT_SHARE = 0.1
 
-#: The sampling settings that a drafted token depends on.
+#: Sampling settings that drafted tokens depend on.
 DRAFT_SETTINGS = (
     "temperature", "top_k", "top_p", "min_p", "typical_p", "logit_bias", "allowed_tokens", "banned_tokens", "seed",
     "max_tokens",
@@ -23,13 +23,13 @@ DRAFT_SETTINGS = (
 
 @dataclass(slots=True, eq=False)
 class Twin:
-    """A request as the draft model computes it: the same tokens, in blocks of its own."""
+    """Request as the draft model computes it: the same tokens, in blocks of its own."""
 
     request: Request
-    drafted: list[int] = field(default_factory=list)  # tokens that were computed behind the request's own ones
+    drafted: list[int] = field(default_factory=list)  # computed tokens behind the request's own ones
 
     def settle(self) -> None:
-        """Keep what was computed behind the request's tokens as far as these became its tokens."""
+        """Keep the drafted tokens that became the request's tokens as computed; discard the others."""
         own = self.request
         for token in self.drafted:
             if own.num_computed_tokens >= own.num_tokens - 1 or own.tokens[own.num_computed_tokens] != token:
@@ -39,27 +39,28 @@ class Twin:
 
 
 class DraftModel:
-    """Plans the steps of a draft model for the requests of another. Its blocks come from the same arena.
+    """Planner of a draft model's steps for the requests of another model. Its blocks come from the same arena.
 
-    A drafting step computes what the model has not seen of each request and draws a token, and then in each further
-    pass one more. A token is drawn with the seed, the index and the sampling settings of the request, so that it is the
-    request's own wherever the two models agree. Penalties, a minimum length and a grammar are left to verification.
+    A drafting step computes the tokens of each request that the draft model has not seen and samples a token, then one
+    more in each further pass. Tokens are sampled with the seed, the index and the sampling settings of the request, so
+    that a drafted token equals the request's wherever the two models agree. Penalties, minimum lengths and grammars are
+    left to verification.
     """
 
     def __init__(self, name: str, kv: KVManager, max_tokens: int, chunk_tokens: int, weight_share: float) -> None:
         self.name, self.kv = name, kv
         self._max_tokens, self._chunk_tokens = max_tokens, chunk_tokens
-        self._weight_share = weight_share  # bytes of its weights as a part of the other model's
+        self._weight_share = weight_share  # bytes of its weights relative to the other model's
         self._cost = CostModel()
-        self._twins: dict[str, Twin] = {}  # by the id of the request
-        self._ending: list[Request] = []  # twins of requests that ended while a step of theirs was in flight
+        self._twins: dict[str, Twin] = {}  # by request id
+        self._ending: list[Request] = []  # twins of requests that ended with a drafting step in flight
 
     def may_draft(self, request: Request, passes: int) -> bool:
-        """Whether the model takes a text of this length."""
+        """Return whether the request's text and the drafts fit the model's context."""
         return request.num_tokens + passes <= self._max_tokens
 
     def num_behind(self, request: Request) -> int:
-        """Tokens of the request that the model has not computed, the newest included."""
+        """Return the number of the request's tokens that the model has not computed, including the newest."""
         twin = self._twins.get(request.id)
         if twin is None:
             return request.num_tokens
@@ -67,21 +68,24 @@ class DraftModel:
         return request.num_tokens - twin.request.num_computed_tokens
 
     def costs(self, step_seconds: float, num_requests: int, context: int) -> tuple[float, float]:
-        """Seconds of a pass, and of one more token of a prompt in it; by the models' sizes until they are measured."""
+        """Return the seconds of a pass, and of one more prefill token in it.
+
+        Until they are measured, both are estimated from the models' sizes.
+        """
         seconds, _ = self._cost.draft_costs(StepShape(num_requests, 0, context))
         seconds = seconds or self._weight_share * step_seconds
         return seconds, self._cost.prefill_cost or FIRST_PROMPT_SHARE * seconds
 
     def plan(self, requests: Sequence[Request], passes: int, plan: StepPlan) -> bool:
-        """Make this empty plan a drafting step of so many tokens; False if there is no room for any of them.
+        """Make this empty plan a drafting step of `passes` tokens; return False if no request has room for drafts.
 
-        A request that is far behind advances by a chunk, alone, and is drafted for when it has caught up.
+        A request that is far behind advances by a chunk, alone, and gets drafts when it has caught up.
         """
         late = next((one for one in requests if self.num_behind(one) > self._chunk_tokens), None)
         if late is not None:
             requests, passes = [late], 1
         found = [twin for request in requests if (twin := self._grown(request, passes, plan)) is not None]
-        found.sort(key=lambda twin: twin.num_behind)  # those one token behind are decodes
+        found.sort(key=lambda twin: twin.num_behind)  # requests one token behind come first, as decodes
         for twin in found:
             count = min(twin.num_behind, self._chunk_tokens)
             plan.add(twin, count, samples=late is None)
@@ -89,7 +93,7 @@ class DraftModel:
             twin.num_in_flight_tokens += count
             tables = [self.kv.table_entries(twin, group) for group in range(len(self.kv.groups))]
             plan.row_setups.append(RowSetup(twin, tables))
-        plan.table_updates.clear()  # the setups have them
+        plan.table_updates.clear()  # the row setups include them
         if not found:
             plan.moves.clear()
             return False
@@ -97,7 +101,7 @@ class DraftModel:
         return True
 
     def _grown(self, request: Request, passes: int, plan: StepPlan) -> Request | None:
-        """The request's twin with room for its tokens and for drafts; None if there is none."""
+        """Return the request's twin with room for its tokens and drafts; None if there is no room."""
         twin = self._twins.get(request.id)
         if twin is None:
             twin = self._twins[request.id] = Twin(_twin_of(request, self.name))
@@ -115,7 +119,7 @@ class DraftModel:
         return own
 
     def commit(self, plan: StepPlan, result: StepResult) -> dict[str, list[int]]:
-        """The drafts of the step by the ids of the requests; of a step that only caught up, none."""
+        """Return the step's drafts by request id; empty if the step only caught up."""
         count = len(plan.requests)
         drafts: dict[str, list[int]] = {}
         for entry, own in enumerate(plan.requests):
@@ -129,7 +133,7 @@ class DraftModel:
         return drafts
 
     def observe(self, plan: StepPlan, seconds: float) -> None:
-        """Add what the step took to the costs, for each pass."""
+        """Add a step's measured time to the costs, divided by its passes."""
         passes, count = plan.passes, len(plan.requests)
         attended = sum(plan.starts) * passes + sum(plan.counts) * (passes - 1)
         caught_up = sum(plan.counts) - count
@@ -137,14 +141,14 @@ class DraftModel:
         self._cost.observe(shape, seconds / passes)
 
     def fail(self, plan: StepPlan) -> None:
-        """A drafting step raised: what it was to compute is not there. The requests themselves lose nothing."""
+        """Release the twins of a drafting step that raised. The requests themselves lose nothing."""
         for own in plan.requests:
             own.num_in_flight_tokens = 0
             self._twins.pop(own.id, None)
             self._free(own)
 
     def release(self, request: Request) -> None:
-        """Free what the model holds for a request; what a step in flight computes, when it is committed."""
+        """Free the blocks that the model holds for a request; if a step is in flight, when that step is committed."""
         twin = self._twins.pop(request.id, None)
         if twin is not None and twin.request.num_in_flight_tokens:
             self._ending.append(twin.request)
@@ -152,7 +156,7 @@ class DraftModel:
             self.kv.release(twin.request)
 
     def release_last(self, running: Sequence[Request]) -> bool:
-        """Free what is held for the last of these requests for which something is; False if there is none."""
+        """Free the twin of the last request with an idle twin; return False if no request has one."""
         for request in reversed(running):
             twin = self._twins.get(request.id)
             if twin is not None and not twin.request.num_in_flight_tokens:
@@ -173,7 +177,7 @@ class DraftModel:
 
 
 def _twin_of(request: Request, model: str) -> Request:
-    """The request with what a drafted token depends on. Its tokens are the same list."""
+    """Return a request with the same id, the same token list, and the settings that drafted tokens depend on."""
     settings = SamplingParams(**{name: getattr(request.params, name) for name in DRAFT_SETTINGS})
     twin = Request(request.id, model, request.prompt, settings, cache_salt=request.cache_salt)
     twin.tokens = request.tokens

@@ -1,4 +1,4 @@
-"""`Drafting`: the drafts of one request, and what became of them."""
+"""`Drafting`: the drafts of one request, with their acceptance."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass, field
 from antiphon.engine.speculation.acceptance import DRAWN, FORCED, Acceptance, kind_of
 from antiphon.engine.speculation.ngrams import NgramIndex
 
-#: Divided by the times that a token was expected in vain, and one more: no more is the chance that it is right now.
+#: Upper bound of a token's acceptance probability, before it is divided by one plus the recent failures of that token.
 FIRST_DOUBT = 0.7
-#: How often a draft is not followed by another, before any was made, and how fast that is learnt.
+#: Initial probability that a draft is not followed by another, and the rate at which it is learnt.
 FIRST_ALONE, ALONE_RATE = 0.5, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Tokens that may come next, and for each the probability that it and all before it are drawn."""
+    """Tokens that may come next, and the probability that each is accepted together with all before it."""
 
     tokens: list[int]
     probabilities: list[float]
-    alone: float = 0.0  # the probability that the step after the one that verifies it has no draft
+    alone: float = 0.0  # probability that the step after the one that verifies it has no draft
 
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Drafted tokens that were computed, and those of them that were drawn."""
+    """Counts of drafted tokens that were computed, and of those that were accepted."""
 
     proposed: int = 0
     accepted: int = 0
-    #: How often a draft was at least so long, and was accepted at least so far; from the first token on.
+    #: Per draft index: number of drafts with a token there, and with that token accepted.
     proposed_at: list[int] = field(default_factory=list)
     accepted_at: list[int] = field(default_factory=list)
 
@@ -46,33 +46,36 @@ class DraftCounts:
 
 
 class Drafting:
-    """Looks for the request's next tokens. Every token that is drawn shows how good the last search was, so that
-    nothing has to be computed to learn that drafts begin to pay."""
+    """Search for a request's next tokens.
+
+    Every sampled token shows whether the last search was right, so that the acceptance rate is learnt without computing
+    any draft.
+    """
 
     def __init__(self, tokens: Sequence[int], guess: Sequence[int], model: Acceptance) -> None:
         self._index = NgramIndex(tokens, guess)
         self._acceptance = Acceptance(model)
-        self._doubts: dict[int, int] = {}  # how often a token was expected in vain since it was last right
-        self._forced: list[int] = []  # not drawn yet, of those that the grammar left no choice of
-        self._drawn: list[int] = []  # by a draft model, and not by the request yet
-        self._is_drafted = False  # the last step that was planned has a draft
+        self._doubts: dict[int, int] = {}  # failures of a token since it was last right
+        self._forced: list[int] = []  # forced by the grammar, not sampled yet
+        self._drawn: list[int] = []  # drafted by a draft model, not sampled by the request yet
+        self._is_drafted = False  # whether the last planned step has a draft
         self.alone = FIRST_ALONE
 
     @property
     def has_drawn(self) -> bool:
-        """Whether a draft model has drawn what may come next."""
+        """Whether a draft model's tokens are waiting to be verified."""
         return bool(self._drawn)
 
     def take(self, tokens: Sequence[int]) -> None:
-        """A draft model has drawn these after the newest token."""
+        """Take the tokens that a draft model has drafted after the newest token."""
         self._drawn = list(tokens)
 
     def probability_drawn(self) -> float:
-        """That a token of the draft model is the request's."""
+        """Return the probability that a token of the draft model is accepted."""
         return self._acceptance.probability(DRAWN)
 
     def append(self, token: int) -> None:
-        """A token was drawn and committed."""
+        """Record a sampled, committed token."""
         index = self._index
         if self._drawn:
             is_hit = self._drawn[0] == token
@@ -92,15 +95,15 @@ class Drafting:
         index.append(token)
 
     def plan(self, is_drafted: bool) -> None:
-        """A step is planned, with a draft or without."""
+        """Record that a step is planned, with a draft or without."""
         if self._is_drafted:
             self.alone += ALONE_RATE * ((not is_drafted) - self.alone)
         self._is_drafted = is_drafted
 
     def propose(self, count: int, forced: Sequence[int] = ()) -> Draft:
-        """Up to `count` tokens: those that a grammar forces, then what followed the same tokens before.
+        """Propose up to `count` tokens: forced by the grammar, then by the longest match of n-grams.
 
-        What a draft model has drawn goes before these.
+        Tokens of a draft model replace both.
         """
         self._forced = [] if self._drawn else list(forced[:count])
         if self._drawn:

@@ -1,4 +1,4 @@
-"""`Speculation`: where the drafts of an answer come from."""
+"""`Speculation`: sources of drafted tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from antiphon.errors import InvalidRequestError
 
 
 class Speculation(StrEnum):
-    """`off`: every step computes one token. `ngram`: what followed the same tokens earlier in the prompt or the answer
-    is computed beside it, and what a grammar leaves no choice of. `draft`: also what a draft model has drawn."""
+    """Sources of drafted tokens.
+
+    `off`: every step computes one token. `ngram`: drafts are tokens that followed the same n-gram earlier in the prompt
+    or the answer, and tokens that a grammar forces. `draft`: a draft model drafts tokens too.
+    """
 
     OFF = "off"
     NGRAM = "ngram"
@@ -17,12 +20,12 @@ class Speculation(StrEnum):
 
     @classmethod
     def parse(cls, value: str) -> Speculation:
-        """By its name; `InvalidRequestError` lists the names."""
+        """Parse a name; `InvalidRequestError` lists the names."""
         if value not in list(cls):
             raise InvalidRequestError(f"speculate is {value!r}; it must be one of: {', '.join(cls)}")
         return cls(value)
 
     @classmethod
     def of_engine(cls, value: str) -> Speculation:
-        """`off` and `ngram` by their names; everything else is a draft model."""
+        """Return the mode of an engine's setting: `off` and `ngram` by name; any other value names a draft model."""
         return cls(value) if value in (cls.OFF, cls.NGRAM) else cls.DRAFT

@@ -1,46 +1,47 @@
-"""`NgramIndex`: where the last tokens of a text stood before, and so what may follow them."""
+"""`NgramIndex`: earlier occurrences of a text's last tokens, which predict its next tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: The fewest last tokens that must have stood together before; fewer say too little about what follows.
+#: Minimum length of a match in tokens; shorter matches predict too little.
 SHORTEST = 2
-#: A match is not followed back farther than this.
+#: Maximum length of a match in tokens.
 LONGEST = 32
-#: Earlier positions of the last tokens that are compared, the newest first.
+#: Maximum number of earlier occurrences that are compared, newest first.
 MOST_POSITIONS = 8
-#: The length of the match that a guess counts as at its beginning, before any token of it has been confirmed.
+#: Match length assumed for a guess before any token of it has been confirmed.
 GUESS_LENGTH = 6
 
-#: A match of this length that breaks off is looked for again, over so many tokens of the text and of the match.
+#: Minimum length of a match that is looked for again after it broke off, and the number of tokens of the text and of
+#: the match in which it is looked for.
 LEFT_LENGTH, RETURN_TOKENS = 5, 8
-#: The length that a match counts as when it goes on behind one token.
+#: Length of a match that resumed after a single token.
 RETURNED_LENGTH = 1
 
 NOWHERE = -1
 
 
 class NgramIndex:
-    """A text that grows by a token at a time, with the position that its end matches best.
+    """Index of a text that grows token by token, with the best earlier match of its end.
 
-    A `guess` of how the text will go on stands before it, as a text to match: the last transcript of the same sound,
-    or an answer that a caller expects.
+    A `guess` of the continuation, such as the last transcript of the same sound or an expected answer, is searched like
+    earlier text.
     """
 
     def __init__(self, tokens: Sequence[int], guess: Sequence[int] = ()) -> None:
         self._text: list[int] = []
         self._newest: dict[tuple[int, int], int] = {}  # the position after the newest occurrence of two tokens
         self._older: list[int] = []  # by position: the position after the occurrence before it
-        #: The position that is expected to come next, and how many tokens before it are the last ones of the text.
+        #: Position of the expected next token, and the number of tokens before it that match the end of the text.
         self.position, self.length = NOWHERE, 0
-        #: Whether that position is near the one where the last long match was left.
+        #: Whether that position is near the one where the last long match broke off.
         self.has_returned = False
-        self._left = NOWHERE  # position of a long match that broke off
-        self._patience = 0  # tokens to look for it
+        self._left = NOWHERE  # position at which a long match broke off
+        self._patience = 0  # tokens left in which it is looked for
         if guess:
             self._add(guess)
-            self._add((NOWHERE,))  # no token: nothing matches across it
+            self._add((NOWHERE,))  # separator: no match extends across it
         self._add(tokens)
         if guess:
             self.position, self.length = 0, GUESS_LENGTH
@@ -60,11 +61,11 @@ class NgramIndex:
 
     @property
     def expected(self) -> int:
-        """The token that is expected next, or -1."""
+        """Token that is expected next, or -1."""
         return self._text[self.position] if NOWHERE < self.position < len(self._text) else NOWHERE
 
     def append(self, token: int) -> None:
-        """The text goes on with this token."""
+        """Append a token to the text and update the match."""
         is_expected = self.expected == token
         self._add((token,))
         if is_expected:
@@ -79,14 +80,16 @@ class NgramIndex:
         self.has_returned = self._left != NOWHERE and 0 <= self.position - self._left <= RETURN_TOKENS
 
     def _return(self, token: int) -> None:
-        """A long match was left a few tokens ago, as by a word that was replaced: go on behind this token, if it stands
-        near the position where it was left."""
+        """Resume a long match that broke off a few tokens ago behind this token, if it is near that position.
+
+        A replaced word breaks a match off in this way.
+        """
         near = self._text[self._left : min(self._left + RETURN_TOKENS, len(self._text) - 1)]
         if token in near:
             self.position, self.length = self._left + near.index(token) + 1, RETURNED_LENGTH
 
     def follow(self, count: int, ahead: Sequence[int] = ()) -> tuple[list[int], int]:
-        """Up to `count` tokens that may follow the text and then `ahead`, and the length of the match."""
+        """Return up to `count` tokens that may follow the text and then `ahead`, and the length of the match."""
         position, length = self.position, self.length
         if ahead:
             if position != NOWHERE and self._text[position : position + len(ahead)] == list(ahead):
@@ -99,7 +102,7 @@ class NgramIndex:
         return (found[: found.index(NOWHERE)] if NOWHERE in found else found), length
 
     def _find(self, tail: Sequence[int]) -> tuple[int, int]:
-        """The position after the longest match of the end of `tail`, and its length; something must follow it."""
+        """Return the position after the longest match of the end of `tail` that has a continuation, and its length."""
         if len(tail) < SHORTEST:
             return NOWHERE, 0
         text = self._text

@@ -1,57 +1,57 @@
-"""Whether a draft model pays, and how many tokens it should draft."""
+"""Choice of how many tokens a draft model drafts, if drafting pays at all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Tokens that a draft model drafts for a request at most.
+#: Maximum tokens that a draft model drafts per request and step.
 MOST_PASSES = 8
-#: How much faster the requests must be expected to become.
+#: Minimum speed-up that drafting must promise.
 MARGIN = 1.03
-#: A model that has to catch up must pay for that within so many tokens.
+#: Tokens within which drafting must pay for what the draft model has to catch up on.
 HORIZON = 256
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCandidate:
-    """A request that a draft model may draft for."""
+    """Request for which a draft model may draft."""
 
-    tokens: float  # that it is expected to get from a step without the draft model
-    rows: int  # drafted tokens that it computes for these
-    probability: float  # that a token of the draft model is its own
+    tokens: float  # expected tokens of a step without the draft model
+    rows: int  # drafted tokens that the step computes for these
+    probability: float  # acceptance probability of a token of the draft model
     num_behind: int  # tokens that the draft model has not seen
-    num_left: int  # tokens that it may still draw
+    num_left: int  # tokens that the request may still generate
 
 
 @dataclass(frozen=True, slots=True)
 class DraftingCosts:
-    """Times as parts of a step that verifies no draft."""
+    """Times relative to a step that verifies no draft."""
 
-    row: float  # a drafted token that is verified
-    drafting: float  # a pass of the draft model
-    prompt: float  # a token that it catches up on
+    row: float  # verification of a drafted token
+    drafting: float  # pass of the draft model
+    prompt: float  # prefill token of the draft model
 
 
 def expected_tokens(probability: float, passes: int) -> float:
-    """Tokens that a step gives which verifies so many drafted ones."""
+    """Return the expected number of tokens of a step that verifies `passes` drafted tokens."""
     return 1.0 + sum(probability**length for length in range(1, passes + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """How many tokens a draft model should draft, and the indexes of the candidates that it should draft for."""
+    """Number of tokens that a draft model should draft, and the indexes of the candidates to draft for."""
 
     count: int
     indexes: list[int]
-    seconds: float  # for each token of the step, as a part of a step that verifies no draft
+    seconds: float  # seconds per token, relative to a step that verifies no draft
 
 
 def best_passes(candidates: Sequence[DraftCandidate], others: int, costs: DraftingCosts) -> Passes:
-    """The passes with which the step's tokens come fastest.
+    """Return the number of passes with the highest token rate.
 
-    `others` are requests of the step that get one token. There are none if they would not make the tokens come faster,
-    or not so much that what the model has to catch up on is paid for.
+    `others` is the number of the step's other requests, which get one token each. The result has no passes if drafting
+    is not faster by MARGIN, or does not pay within HORIZON tokens for what the draft model has to catch up on.
     """
     tokens = others + sum(one.tokens for one in candidates)
     plain = (1.0 + costs.row * sum(one.rows for one in candidates)) / tokens

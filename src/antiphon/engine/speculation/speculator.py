@@ -1,4 +1,4 @@
-"""`Speculator`: how many drafted tokens the requests of a step compute beside their newest one."""
+"""`Speculator`: number of drafted tokens that each request of a step computes beside its newest one."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.drafting import Draft, Drafting
 from antiphon.engine.speculation.passes import MARGIN, DraftCandidate, DraftingCosts, Passes, best_passes
 
-#: Drafted tokens of one request in a step.
+#: Maximum drafted tokens of one request in a step.
 LONGEST_DRAFT = 16
-#: The part of the time that may be spent to learn whether a draft model pays again, and the tokens of such a trial.
+#: Fraction of the time that may be spent on trials of a draft model that does not pay, and the tokens of a trial.
 TRIAL_SHARE, TRIAL_PASSES = 0.01, 2
-#: Searches for drafts that a step has time for before the tokens of the last one are known.
+#: Searches for drafts that fit into the time of a step.
 SEARCHES_A_STEP = 16
-#: So many of them take as long as asking what a draft model would do for one request.
+#: Searches for drafts that take as long as evaluating the draft model for one request.
 SEARCHES_A_CHOICE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a draft model may do for the requests of a step."""
+    """Evaluation of the draft model for the requests of a step."""
 
     able: list[Request]
     passes: Passes
-    step: float  # seconds of the step without it
-    index: int  # of the request with which a trial is shortest
-    trial: float  # seconds of that
+    step: float  # seconds of the step without drafts
+    index: int  # index of the request with the shortest trial
+    trial: float  # seconds of that trial
 
 
 class Speculator:
-    """Drafts for the requests of one model, while they make its steps give more tokens a second.
+    """Drafts for the requests of one model, limited to those that raise the model's token rate.
 
-    A step of C seconds gives T tokens; a drafted token with probability p of being drawn costs c more seconds. It pays
-    if (T + p) / (C + c) is more than T / C, so tokens are added in the order of their probabilities, up to where the
-    tokens of the step come fastest. In a full batch C / T is no more than c, and nothing is drafted.
+    A step of C seconds gives T tokens; a drafted token with acceptance probability p costs c more seconds. It pays if
+    (T + p) / (C + c) is more than T / C, so tokens are added in the order of their probabilities, up to the highest
+    token rate. In a full batch C / T is at most c, and nothing is drafted.
 
     A draft model costs passes of its own before the step: `best_passes` compares both ways.
 
     On a GPU a step is planned before the tokens of the one before are known, so requests with drafts must wait for
-    theirs: `waiting` says when that pays.
+    theirs: `waiting` decides when that pays.
     """
 
     def __init__(self, cost: CostModel, model: DraftModel | None = None) -> None:
@@ -54,14 +54,15 @@ class Speculator:
         self._model = model
         self._acceptance = Acceptance()
         self._unspent = 0.0  # seconds that trials of the draft model may take
-        self._unspent_late = 0.0  # and trials of late steps
-        self._rest = 0  # steps that are planned before requests may wait for their tokens again
-        self._steps = 1  # that were planned since the last of them was asked for
+        self._unspent_late = 0.0  # seconds that trials of late steps may take
+        self._rest = 0  # steps until requests may wait for their tokens again
+        self._steps = 1  # planned steps since the last evaluation
 
     def passes(self, requests: Sequence[Request], num_answering: int, context: int) -> tuple[list[Request], int]:
-        """The requests that the draft model should draft for before the next step, and how many tokens.
+        """Return the requests that the draft model should draft for before the next step, and the number of tokens.
 
-        These are all known to their newest token, of `num_answering` that attend to `context` tokens.
+        The newest token of each of the `requests` is known; `num_answering` requests of the step attend to `context`
+        tokens.
         """
         choice = self._choice(requests, num_answering, context)
         if choice is None:
@@ -78,7 +79,7 @@ class Speculator:
         return chosen, min(passes, max((one.limit - one.num_tokens - 1 for one in chosen), default=0))
 
     def _choice(self, requests: Sequence[Request], num_answering: int, context: int) -> _Choice | None:
-        """What the draft model would do for these requests; None for nothing, or if no step was measured yet."""
+        """Evaluate the draft model for these requests; None if it can draft for none or no step was measured yet."""
         model = self._model
         assert model is not None
         able = [one for one in requests if model.may_draft(one, TRIAL_PASSES) and one.limit - one.num_tokens > 1]
@@ -107,14 +108,17 @@ class Speculator:
         )
 
     def _step_costs(self, num_answering: int, context: int) -> tuple[float, float]:
-        """Seconds of a step without drafts, 0.0 if they are not known yet, and the part of it that a row takes."""
+        """Return the seconds of a step without drafts, and the cost of a drafted token relative to it.
+
+        The seconds are 0.0 until a step was measured.
+        """
         step, row = self._cost.draft_costs(StepShape(num_answering, 0, context, is_late=True))
         return step, row / step if self._cost.has_drafted and step > 0.0 else FIRST_ROW_SHARE
 
     def drafts(self, requests: Sequence[Request], num_answering: int, context: int, room: int) -> dict[int, list[int]]:
-        """The drafts of some of these requests by their indexes, at most `room` tokens in all.
+        """Return the drafts that pay by index of the request, at most `room` tokens in all.
 
-        `num_answering` requests, those without drafts included, draw a token in the step and attend to `context`
+        `num_answering` requests, including those without drafts, sample a token in the step and attend to `context`
         tokens.
         """
         found: list[tuple[int, Draft]] = []
@@ -137,14 +141,14 @@ class Speculator:
         return chosen
 
     def waiting(self, running: Sequence[Request]) -> set[int]:
-        """Of requests whose newest token is being drawn, those that the next step should leave out, by their identity.
+        """Return the identities of the running requests that the next step should leave out.
 
-        They have a draft when that token is known. If all wait for theirs, the next step begins late; if others go on,
-        those that wait compute tokens in every second step.
+        Their newest token is being sampled, and once it is known they have a draft. If all requests wait, the next step
+        begins late; if others go on, those that wait compute tokens in every second step.
         """
         if not any(one.speculates and one.num_pending_samples for one in running):
             return set()
-        able = [one for one in running if one.num_behind > 0]  # with a draft in flight, one is not
+        able = [one for one in running if one.num_behind > 0]  # a request with a draft in flight is not behind
         pending = [one for one in able if one.speculates and one.num_pending_samples and one.is_one_line]
         self._rest -= 1
         if not pending or self._rest >= 0:
@@ -165,9 +169,10 @@ class Speculator:
     def _drafted_behind(
         self, pending: Sequence[Request], is_all: bool, num_running: int, context: int, step: float
     ) -> Sequence[Request]:
-        """Of requests whose newest token is being drawn, those whose n-grams behind it pay for waiting.
+        """Return the requests whose newest token is being sampled and whose n-grams after it are worth waiting for.
 
-        `is_all`: no other can compute a token meanwhile. A step of `num_running` requests takes `step` seconds.
+        `is_all` means that no other request can compute a token meanwhile. A step of `num_running` requests takes
+        `step` seconds.
         """
         found = [(one, draft) for one in pending if (draft := _behind_first(self._search(one))).tokens]
         if not found:
@@ -178,11 +183,11 @@ class Speculator:
         late += self._late_after([draft for _, draft in found], num_running) if sum(lengths) else 0.0
         if is_all and self._pays(num_running, step, num_running + sum(gains), late):
             return pending
-        more = late / step - 1.0  # of the time of a step
+        more = late / step - 1.0  # relative to a step
         return [one for (one, _), gain in zip(found, gains, strict=True) if gain > 1.0 + more]
 
     def _drafting_pays(self, able: Sequence[Request], running: Sequence[Request], context: int, seconds: float) -> bool:
-        """Whether all requests, whose newest tokens are being drawn, should wait until the draft model has drafted.
+        """Return whether all requests should wait for their newest tokens and then for the draft model's tokens.
 
         A step that waits for none takes `seconds`.
         """
@@ -198,7 +203,7 @@ class Speculator:
         return choice.trial + max(0.0, choice.step - seconds) <= self._unspent
 
     def _pays(self, tokens: float, seconds: float, tokens_late: float, seconds_late: float) -> bool:
-        """Whether more tokens come in a second if the step begins late; or for trial, to learn what that costs."""
+        """Return whether the late step has the higher token rate, or is due as a trial that measures its cost."""
         if tokens_late > tokens and tokens_late * seconds > tokens * seconds_late:
             return True
         self._unspent_late += TRIAL_SHARE * seconds
@@ -208,10 +213,10 @@ class Speculator:
         return True
 
     def _search(self, request: Request) -> Draft:
-        """What may follow the request's last token. A token that ends it is drawn from the row before it."""
+        """Return the draft of the request up to a token that ends it, which would need no row of its own."""
         if request.drafting is None:
             request.drafting = Drafting(request.prompt, request.guess, self._acceptance)
-            for token in request.output:  # the first was drawn with the prompt
+            for token in request.output:  # the first token was sampled with the prompt
                 request.drafting.append(token)
         most = min(LONGEST_DRAFT, request.limit - request.num_tokens - 1)
         if most < 1:
@@ -222,11 +227,11 @@ class Speculator:
         return Draft(draft.tokens[:ends], draft.probabilities[:ends], request.drafting.alone)
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
-        """How many tokens of each draft pay: the most probable ones, up to where tokens come fastest."""
+        """Return the number of tokens of each draft that pay: the most probable ones, up to the highest token rate."""
         seconds, after = self._draft_seconds(num_answering, context), self._late_after(drafts, num_answering)
         candidates = [(-draft.probabilities[0], index) for index, draft in enumerate(drafts)]
         heapq.heapify(candidates)
-        added: list[int] = []  # the draft of each token
+        added: list[int] = []  # index of the draft of each added token
         lengths = [0] * len(drafts)
         tokens = float(num_answering)
         best, num_best = tokens / next(seconds), 0
@@ -240,7 +245,7 @@ class Speculator:
             if rate > best:
                 best, num_best = rate, len(added)
             elif rate <= before and num_answering + len(added) > MOST_ROWS + 1:
-                break  # from here on every row costs the same, and none is more probable
+                break  # every further row costs the same, and no candidate is more probable
             probabilities = drafts[index].probabilities
             if lengths[index] < len(probabilities):
                 heapq.heappush(candidates, (-probabilities[lengths[index]], index))
@@ -249,16 +254,20 @@ class Speculator:
         return lengths
 
     def _late_after(self, drafts: Sequence[Draft], num_answering: int) -> float:
-        """Seconds that drafts are expected to cost behind the step that verifies them.
+        """Return the expected cost of drafts after the step that verifies them, in seconds.
 
-        If all its requests have one, the next step is planned after it. Where that has drafts too, it had to be.
+        If all requests of that step have drafts, the next step is planned late. It would be late anyway if it has
+        drafts too.
         """
         if len(drafts) < num_answering:
             return 0.0
         return self._cost.late_cost * sum(draft.alone for draft in drafts) / len(drafts)
 
     def _draft_seconds(self, num_answering: int, context: int) -> Iterator[float]:
-        """Seconds of a late step with 0, 1, 2, … drafted tokens, in parts of one before a step was measured."""
+        """Yield the seconds of a late step with 0, 1, 2, … drafted tokens.
+
+        Until a step was measured, the unit is a step without drafts.
+        """
         shape = StepShape(num_answering, 0, context, is_late=True)
         step, _ = self._cost.draft_costs(shape)
         if self._cost.has_drafted and step > 0.0:
@@ -270,5 +279,5 @@ NO_DRAFT = Draft([], [])
 
 
 def _behind_first(draft: Draft) -> Draft:
-    """What follows the first token, which is being drawn; it is as probable as before."""
+    """Return the draft after its first token, which is being sampled; the probabilities stay as they were."""
     return Draft(draft.tokens[1:], draft.probabilities[1:], draft.alone)
