@@ -258,7 +258,6 @@ class EngineCore:
             self._record(slot, step, result, begun, ran, done)
 
     def _mark_lane(self, slot: ModelSlot) -> None:
-        """Update the lane's in-flight mark after a step of the model has left it."""
         lane = self._lanes[slot.device]
         if lane.busy_since is not None:
             lane.mark(any(other.in_flight for other in self._beside(slot)))

@@ -127,7 +127,6 @@ class Scheduler:
             request.row = -1
 
     def _release_if_idle(self, request: Request) -> None:
-        """Free an ended request's resources once none of its steps is in flight."""
         if not request.num_in_flight_tokens and self.ending.pop(request.sequence, None) is not None:
             self._release(request)
 
@@ -357,7 +356,6 @@ def _keep_readings(request: Request, entry: int, start: int, result: StepResult)
 
 
 def _keep_logprobs(request: Request, index: int, result: StepResult) -> None:
-    """Store the log-probabilities of the step's sampled token at `index`."""
     if request.rules is not None and result.drawn_logprobs is not None:
         request.drawn_logprobs.append(result.drawn_logprobs[index])
     if request.params.logprobs is not None and result.logprobs is not None:

@@ -1,1 +1,1 @@
-"""`antiphon eval`: how good a model's output is, and what a setting costs in quality."""
+"""`antiphon eval`: the quality of a model's output, and the cost of settings in quality."""

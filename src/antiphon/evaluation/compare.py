@@ -1,4 +1,4 @@
-"""Two results of one task on the same items: what got better or worse, and whether chance could explain it."""
+"""Comparison of two results of one task on the same items, with a test of significance per metric."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from antiphon.evaluation.metrics.statistics import PairedTest, paired_test
 from antiphon.evaluation.results import items_of, value_text
 from antiphon.evaluation.task import ItemResult, Metric
 
-#: A difference is called one if chance alone would show it, or a larger one, this rarely.
+#: Largest p-value of a difference that is reported as better or worse.
 SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """A metric of both results on the items that both have."""
+    """Metric of both results on the items that both have."""
 
     metric: Metric
     before: float
@@ -62,7 +62,7 @@ class Comparison:
 def compare(
     before: dict[str, Any], after: dict[str, Any], metrics: Sequence[Metric], labels: tuple[str, str]
 ) -> Comparison:
-    """Reject results of different tasks or data; what only one of them has (it was interrupted) is left out."""
+    """Compare two results on their shared items; reject results of different tasks or data."""
     for name in ("task", "data"):
         if before.get(name) != after.get(name):
             raise InvalidRequestError(

@@ -1,4 +1,4 @@
-"""The data of a task: JSON lines, whose errors name the file and the line."""
+"""JSON lines with a task's data; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.errors import InvalidRequestError
 
 @dataclass(frozen=True)
 class Line:
-    """One object of a JSON-lines file. A field that is missing or of another type is an `InvalidRequestError`."""
+    """Object of a JSON-lines file. A missing field, or one of another type, raises `InvalidRequestError`."""
 
     source: str
     number: int
@@ -23,12 +23,12 @@ class Line:
 
     @property
     def id(self) -> str:
-        """The field `id`, else the number of the line."""
+        """Field `id`, or the line number if it is missing."""
         return str(self.fields.get("id", self.number))
 
     @property
     def location(self) -> str:
-        """The file and the line, for errors."""
+        """File and line, for errors."""
         return f"{self.source}:{self.number}"
 
     def error(self, problem: str) -> InvalidRequestError:
@@ -38,14 +38,14 @@ class Line:
         return self.fields.get(name) is not None
 
     def text(self, *names: str) -> str:
-        """The text under the first of these names that the line has."""
+        """Return the text of the first of these fields that the line has."""
         name, value = self._first(names)
         if not isinstance(value, str):
             raise self.error(f"{name!r} is {_kind(value)}; it must be a text")
         return value
 
     def texts(self, *names: str) -> list[str]:
-        """One text, or a list of at least one."""
+        """Return the texts of the first of these fields that the line has: one text, or a non-empty list."""
         name, value = self._first(names)
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not found or not all(isinstance(part, str) for part in found):
@@ -59,7 +59,7 @@ class Line:
         return value
 
     def path(self, *names: str) -> Path:
-        """A file that exists, named relative to the folder of the data file."""
+        """Return an existing file, named relative to the folder of the data file."""
         name = self.text(*names)
         path = (self.folder or Path()) / name
         if not path.is_file():
@@ -91,7 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The objects of a JSON-lines file, of which there is at least one. Empty lines are skipped."""
+    """Return the objects of a JSON-lines file, at least one. Empty lines are skipped."""
     return lines_of(read_text(path), str(path), path.parent)
 
 
@@ -113,5 +113,5 @@ def lines_of(text: str, source: str, folder: Path | None = None) -> list[Line]:
 
 
 def sample_text(name: str) -> str:
-    """A file of the data that comes with the package."""
+    """Return the text of a data file of this package."""
     return (resources.files("antiphon.evaluation") / "data" / name).read_text(encoding="utf-8")

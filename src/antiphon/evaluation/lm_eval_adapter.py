@@ -1,4 +1,4 @@
-"""`EngineLM`: the engine as a model of the `lm-eval` package. Importing this module needs that package."""
+"""`EngineLM`: the engine as a model of the `lm-eval` package, which importing this module requires."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from antiphon.evaluation.subject import IN_FLIGHT, Subject
 from antiphon.runtime.text.output import Completion
 
 MAX_GENERATED = 256
-#: Options of a generation that the engine has under the same name.
+#: lm-eval's generation options that the engine has under the same name.
 SAMPLING = ("top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
-#: Options that are used up before, or that mean nothing to a decoder with a cache of its own.
+#: lm-eval's generation options that are translated separately, or have no meaning for a decoder with a cache.
 OTHERS = ("do_sample", "temperature", "until", "max_gen_toks", "seed", "use_cache")
 
 
 class EngineLM(TemplateLM):
-    """Log-likelihoods and answers, as lm-eval asks transformers' models for them.
+    """Log-likelihoods and answers in the form in which lm-eval requests them from transformers' models.
 
-    Texts are encoded as there: with the tokens that the model expects around a text, and without a chat template.
+    Texts are encoded with the special tokens that the model expects around a text, and without a chat template.
     """
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._subject = subject
         self._tokenizer = subject.loaded.tokenizer
-        #: Tokens before the last one of a prompt; another position is for the token that every request generates.
+        #: Maximum prompt tokens before the last one; one position is reserved for the token that every request
+        #: generates.
         self.max_length = subject.loaded.model.max_positions - 2
 
     # -- tokens -------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ class EngineLM(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """What a text without context comes after."""
+        """Token that precedes a text without context."""
         return self.eot_token_id if self._tokenizer.special.bos_id is None else self._tokenizer.special.bos_id
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
@@ -59,7 +60,7 @@ class EngineLM(TemplateLM):
         return super().loglikelihood(requests, disable_tqdm=True)
 
     def _loglikelihood_tokens(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
-        """Of each ending given its context: the sum of log-probabilities, and whether every token is the likeliest."""
+        """Return each ending's log-likelihood after its context, and whether greedy decoding generates it."""
         prompts, lengths = [], []
         for _text, context, ending in requests:
             if not ending or len(ending) > self.max_length:
@@ -74,7 +75,7 @@ class EngineLM(TemplateLM):
         return [_ending_score(answer, length) for answer, length in zip(answers, lengths, strict=True)]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
-        """Of whole texts. One that is too long is cut into windows, so that every token is scored once."""
+        """Return the log-likelihood of each text. A long text is cut into windows that score every token once."""
         windows, counts = [], []
         for request in requests:
             pairs = utils.get_rolling_token_windows(
@@ -90,7 +91,7 @@ class EngineLM(TemplateLM):
         return [sum(next(scores)[0] for _ in range(count)) for count in counts]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """Answers up to a stop string. Where they are sampled, each request has a seed of its own."""
+        """Return answers up to a stop string. Every sampled request has a seed of its own."""
         prompts, params = [], []
         for seed, request in enumerate(requests):
             context, options = request.args
@@ -120,7 +121,7 @@ def _ending_score(answer: Completion, length: int) -> tuple[float, bool]:
 
 
 def sampling_params(options: dict[str, Any], seed: int = 0) -> SamplingParams:
-    """Options of a generation as lm-eval names them. One that the engine does not have is rejected."""
+    """Translate lm-eval's generation options; reject options that the engine does not have."""
     given = dict(normalize_gen_kwargs(options, MAX_GENERATED))
     unknown = sorted(set(given) - {*SAMPLING, *OTHERS})
     if unknown:

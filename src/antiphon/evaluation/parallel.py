@@ -1,4 +1,4 @@
-"""Calls that block, made from several threads: results in the order of the items."""
+"""Blocking calls in several threads, with results in the order of the items."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Recordings and sentences in the engine at once.
+#: Recordings or sentences in the engine at once.
 THREADS = 16
 
 
 def in_order(function: Callable[[Item, Event], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`function(item, stopped)` for each item, some of them at once.
+    """Yield `function(item, stopped)` for each item, computed by THREADS threads.
 
-    After an error, or when the iterator is closed, `stopped` is set and no other item is begun. The iterator ends once
-    the calls that run have returned: they should look at `stopped` now and then.
+    After an error, or when the iterator is closed, `stopped` is set and no other item starts. The iterator ends once
+    the running calls have returned, so they should check `stopped` regularly.
     """
     stopped = Event()
     running: deque[Future[Result]] = deque()

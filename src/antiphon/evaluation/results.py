@@ -1,4 +1,4 @@
-"""Results of `antiphon eval`: figures with confidence intervals, as a table and as JSON that can be compared later."""
+"""Results of `antiphon eval`: metrics with confidence intervals, as a table and as JSON for later comparison."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from antiphon.evaluation.run import TaskRun
 from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric
 
 KIND = "eval"
-#: An interval of fewer items would say nothing.
+#: Minimum number of items for a confidence interval.
 MIN_ITEMS = 5
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A metric of a run with the middle 95 % of its bootstrap distribution; None for a handful of items."""
+    """Value of a metric with its 95 % bootstrap interval, or None with fewer than MIN_ITEMS items."""
 
     metric: Metric
     value: float
@@ -42,7 +42,7 @@ def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figu
 def result_of(
     task: EvaluationTask[Any], model: str, run: TaskRun, settings: dict[str, str], data: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """What `--output` writes. `settings` are those of the engine, `options` those of the task."""
+    """Return the result as `--output` writes it, with the engine's `settings` and the task's `options`."""
     return {
         **origin(KIND),
         "model": model,
@@ -63,7 +63,7 @@ def figures_json(found: Sequence[Figure]) -> dict[str, Any]:
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
-    """Numbers that are not finite are null: JSON has no others."""
+    """Return the figure as JSON, in which numbers that are not finite are null."""
     interval = None if figure.interval is None else [_finite(value) for value in figure.interval]
     metric = figure.metric
     return {
@@ -86,7 +86,7 @@ def _item(item: ItemResult) -> dict[str, Any]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A result as `--output` wrote it."""
+    """Read a result that `--output` wrote."""
     result = read_json(path)
     is_known = isinstance(result, dict) and result.get("kind") == KIND and result.get("format") == FORMAT
     parts = {"items": list, "metrics": dict, "settings": dict, "task": str}
@@ -96,7 +96,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def metrics_of(result: dict[str, Any], known: Sequence[Metric]) -> list[Metric]:
-    """The metrics of a result: those that its task is known to have, and others that are means of its items."""
+    """Return a result's metrics: its task's known metrics, and others that are means of its items."""
     found = {metric.name: metric for metric in known if metric.name in result["metrics"]}
     for name, figure in result["metrics"].items():
         part = figure.get("is_mean_of")
@@ -106,7 +106,6 @@ def metrics_of(result: dict[str, Any], known: Sequence[Metric]) -> list[Metric]:
 
 
 def items_of(result: dict[str, Any]) -> list[ItemResult]:
-    """The scores of a result's items."""
     try:
         return [ItemResult(str(item["id"]), dict(item["values"]), item.get("output")) for item in result["items"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -114,7 +113,7 @@ def items_of(result: dict[str, Any]) -> list[ItemResult]:
 
 
 def result_table(result: dict[str, Any], metrics: Sequence[Metric]) -> str:
-    """The figures of a result, a line for each metric."""
+    """Return a result as a table with a line for each metric."""
     done, total = len(result["items"]), result["total_items"]
     settings = ", ".join(f"{key}={value}" for key, value in result["settings"].items())
     lines = [
@@ -134,7 +133,7 @@ def result_table(result: dict[str, Any], metrics: Sequence[Metric]) -> str:
 
 
 def value_text(value: float | None, metric: Metric) -> str:
-    """Four significant digits; percentages with two behind the point."""
+    """Format a value with four significant digits, or as a percentage with two decimals."""
     if value is None or not math.isfinite(value):
         return "–"
     if metric.unit == "%":

@@ -1,4 +1,4 @@
-"""What a voice says, as a transcription model hears it."""
+"""Round trip of a voice: a transcription model hears what the voice says."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from antiphon.runtime.frontend.engine import Engine
 Floats = NDArray[np.float32]
 
 DEFAULT_JUDGE = "whisper-base.en"
-#: Samples a second that transcription models take.
+#: Sample rate of transcription models, in Hz.
 RATE = 16_000
 SAMPLE = "voice.jsonl"
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A sentence as it was heard, and how it differs from what was to be said."""
+    """Transcript of a spoken sentence, aligned with the intended text."""
 
     text: str
     words: Alignment
@@ -31,17 +31,17 @@ class Heard:
 
 
 def sample_sentences() -> list[str]:
-    """Sentences with numbers, dates, names, questions, and words whose sound depends on their sense."""
+    """Return the bundled sentences, with numbers, dates, names, questions and heteronyms."""
     return [str(json.loads(line)["text"]) for line in sample_text(SAMPLE).splitlines()]
 
 
 def resampled(sound: Floats, rate: int) -> Floats:
-    """At 16 kHz."""
+    """Resample a sound to 16 kHz."""
     return np.asarray(soxr.resample(sound, rate, RATE), dtype=np.float32)
 
 
 def heard(judge: Engine, sound: Floats, sentence: str, model: str | None = None, language: str | None = None) -> Heard:
-    """Transcribe a sound at 16 kHz that says `sentence`, and compare both after Whisper's normalisation."""
+    """Transcribe a 16 kHz sound that says `sentence`, and align both after Whisper's normalisation."""
     transcript = judge.transcribe(sound, model=model, language=language)
     normalize = normalizer(transcript.language)
     said, found = normalize(sentence), normalize(transcript.text)

@@ -1,4 +1,4 @@
-"""A task run on a model: all items through the engine, with progress; Ctrl-C keeps what is done."""
+"""Run of a task on a model, with progress; Ctrl-C keeps the finished items."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.task import EvaluationTask, ItemResult
 
-#: Called with the number of items done and of all of them.
+#: Callback with the number of finished items and of all items.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class TaskRun:
-    """The results of the items that were computed, of `total`: fewer if the run was interrupted."""
+    """Results of a task's finished items, fewer than `total` if the run was interrupted."""
 
     items: list[ItemResult]
     total: int
@@ -36,7 +36,7 @@ def run_task(
     limit: int | None = None,
     on_progress: Progress = lambda done, total: None,
 ) -> TaskRun:
-    """Score the items that `task.read` gave. After Ctrl-C the result has the items that were done until then."""
+    """Score the items from `task.read`. After Ctrl-C, return the items that are finished."""
     work = task.prepare(subject, items)[:limit]
     if not work:
         raise InvalidRequestError(f"task {task.name} has no items to score")

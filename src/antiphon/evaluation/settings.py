@@ -1,4 +1,4 @@
-"""Settings of an engine by short names, as `--compare kv=int8` and `--sweep kv=fp16,int8 repack=on,off` give them."""
+"""Short names of engine settings, as in `--compare kv=int8` and `--sweep kv=fp16,int8 repack=on,off`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import QUANTIZATIONS
 
 SWITCH = {"on": True, "off": False}
-#: More settings than a table can show, or a person wants to wait for.
+#: Maximum settings of a sweep: more would not fit a table, and take too long.
 MAX_SETTINGS = 32
 
 
 @dataclass(frozen=True)
 class Key:
-    """A setting: the values it takes, and the fields of `EngineConfig` that each sets.
+    """Setting with its possible values, and the fields of `EngineConfig` that each value sets.
 
-    What changes the weights needs the model loaded again.
+    A setting that changes the weights requires reloading the model.
     """
 
     summary: str
@@ -33,7 +33,7 @@ class Key:
     changes_weights: bool = False
 
 
-#: One line adds a setting.
+#: Settings by name. A new setting is one line here.
 KEYS: dict[str, Key] = {
     "kv": Key(
         "data type of the KV cache", {name: {"key_type": name, "value_type": name} for name in PAGE_TYPES}
@@ -61,7 +61,7 @@ KEYS: dict[str, Key] = {
 
 @dataclass(frozen=True)
 class EngineSetting:
-    """Values by key; a key that is absent has the engine's default."""
+    """Values by key; a missing key has the engine's default."""
 
     values: Mapping[str, str]
 
@@ -72,16 +72,16 @@ class EngineSetting:
         return replace(self, values={**self.values, **values})
 
     def config(self) -> dict[str, Any]:
-        """Fields of `EngineConfig`."""
+        """Return the fields of `EngineConfig` that the setting changes."""
         return {name: given for key, value in self.values.items() for name, given in KEYS[key].values[value].items()}
 
     def weights(self) -> tuple[tuple[str, str], ...]:
-        """What of it changes the weights: settings in which it is equal can share a loaded model."""
+        """Return the values that change the weights. Settings with equal values can share a loaded model."""
         return tuple(sorted((key, value) for key, value in self.values.items() if KEYS[key].changes_weights))
 
 
 def parse_values(text: str) -> tuple[str, list[str]]:
-    """`kv=fp16,int8` as the key and its values, which are known."""
+    """Parse `kv=fp16,int8` into the key and its values; reject unknown ones."""
     key, equals, rest = text.partition("=")
     if not equals or not rest:
         raise InvalidRequestError(f"{text!r} is not a setting; write KEY=VALUE, with a key of: {', '.join(KEYS)}")
@@ -97,7 +97,7 @@ def parse_values(text: str) -> tuple[str, list[str]]:
 
 
 def parse_setting(parts: Sequence[str]) -> dict[str, str]:
-    """`kv=int8` and others as one value for each key."""
+    """Parse parts such as `kv=int8` into one value per key."""
     found = {}
     for part in parts:
         key, values = parse_values(part)
@@ -108,7 +108,7 @@ def parse_setting(parts: Sequence[str]) -> dict[str, str]:
 
 
 def cross_product(base: EngineSetting, parts: Sequence[str]) -> list[EngineSetting]:
-    """Every combination of the values given, in their order: the first has the first value of each."""
+    """Return every combination of the given values in order; the first has the first value of each key."""
     keys: dict[str, list[str]] = {}
     for part in parts:
         key, values = parse_values(part)
@@ -126,7 +126,7 @@ def cross_product(base: EngineSetting, parts: Sequence[str]) -> list[EngineSetti
 
 @contextmanager
 def opened(loaded: LoadedModel, setting: EngineSetting, **options: Any) -> Iterator[Subject]:
-    """An engine with the model, loaded for this setting, closed at the end."""
+    """Open an engine with this setting for a loaded model, and close it at the end."""
     settings = {"max_waiting": max(1024, 2 * IN_FLIGHT), **setting.config(), **options}
     with Engine(loaded, device=loaded.device.name, **settings) as engine:
         yield Subject(engine, loaded)

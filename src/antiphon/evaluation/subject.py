@@ -1,4 +1,4 @@
-"""`Subject`: the model that is evaluated, in an engine of this process."""
+"""`Subject`: the evaluated model, in an engine of this process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
 
-#: Requests in the engine at once, more than it computes together.
+#: Maximum requests in the engine at once; more than it computes together, so that it never runs dry.
 IN_FLIGHT = 256
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A loaded model and the engine that holds it."""
+    """Loaded model and the engine that holds it."""
 
     engine: Engine
     loaded: LoadedModel
@@ -31,7 +31,7 @@ class Subject:
         return self.loaded.name
 
     def chat(self, text: str, raw: bool = False) -> Prompt:
-        """The text as a user's message if the model has a chat template, else as it is."""
+        """Return the text as a user's message if the model has a chat template, otherwise unchanged."""
         if raw or self.loaded.chat_template is None:
             return text
         return [{"role": "user", "content": text}]
@@ -39,9 +39,9 @@ class Subject:
     def generate(
         self, prompts: Iterable[Prompt], params: SamplingParams, sources: Iterable[str] | None = None
     ) -> Iterator[Completion]:
-        """Answers in the order of the prompts, computed together. Closing the iterator cancels the rest.
+        """Yield answers in the order of the prompts, computed together. Closing the iterator cancels the rest.
 
-        `sources` say where each prompt comes from, for the error about one that is too long.
+        `sources` name the origin of each prompt for the error about one that is too long.
         """
         flying: deque[Stream] = deque()
         named = zip(prompts, repeat(None) if sources is None else sources, strict=False)

@@ -1,8 +1,8 @@
-"""What a task of `antiphon eval` is: its data, how a model is asked, and how the answers are scored.
+"""`EvaluationTask`: a task of `antiphon eval`, with its data, prompts and scoring.
 
-Scores are kept for each item: confidence intervals and paired tests draw from the items. What a metric needs of an item
-is numbers that can be added up (errors and words, matching n-grams, a log-likelihood and its tokens), so that a metric
-of the whole is not a mean of metrics of items where it should not be.
+Scores are kept per item, since confidence intervals and paired tests resample items. An item contributes numbers that
+can be summed (errors and words, matching n-grams, a log-likelihood and its tokens), so that the metric of a corpus need
+not be a mean over items.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from antiphon.evaluation.metrics.statistics import Rows, mean
 from antiphon.evaluation.subject import Subject
 
 Work = TypeVar("Work")
-#: What an item contributes to a metric: a number or several.
+#: Contribution of an item to a metric: one number or several.
 Value = float | Sequence[float]
 
 
 def ratio(rows: Rows) -> float:
-    """The sum of the first numbers divided by that of the second: errors and words, for example."""
+    """Return the sum of the first column divided by that of the second, such as errors by words."""
     numerator, denominator = rows.sum(axis=0)
     return float(numerator / denominator) if denominator else math.nan
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of a task, from what its items contribute.
+    """Metric of a task, computed from its items' values.
 
-    `parts` are the names of the values of an item that it needs, which become the columns of `rows`; `statistic` takes
-    the rows of any selection of items, also one that has an item several times.
+    `parts` are the names of the values that become the columns of `rows`; `statistic` accepts the rows of any selection
+    of items, with repetition.
     """
 
     name: str
     parts: tuple[str, ...]
     statistic: Callable[[Rows], float] = mean
     higher_is_better: bool = True
-    #: "%" is shown times 100.
+    #: Unit of the value; "%" is shown times 100.
     unit: str = ""
-    #: A size of the data, such as the number of tokens: it has no interval and is not compared.
+    #: Whether it is a size of the data, such as the number of tokens: it has no interval and is not compared.
     is_count: bool = False
 
     def rows(self, items: Sequence[ItemResult]) -> Rows:
-        """A row for each item."""
+        """Return a row of numbers for each item."""
         return np.array([[x for part in self.parts for x in item.numbers(part)] for item in items], dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class ItemResult:
-    """What came of one item: its numbers by name, and the model's output as text where there is one."""
+    """Result of one item: its numbers by name, and the model's text output, if any."""
 
     id: str
     values: dict[str, Value]
@@ -69,48 +69,49 @@ class ItemResult:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Options of tasks; each uses its own. `None` is the task's default."""
+    """Options of tasks, of which each task uses its own; None is the task's default."""
 
     context: int | None = None
     stride: int | None = None
     max_tokens: int | None = None
-    #: Send prompts as they are, without the model's chat template.
+    #: Send prompts unchanged, without the model's chat template.
     raw: bool = False
     language: str | None = None
-    #: A second model, which transcribes what a voice has said.
+    #: Second model, which transcribes a voice.
     judge: str | None = None
-    #: The voice of a speech model.
+    #: Voice of a speech model.
     voice: str | None = None
     #: Download nothing, not even a second model.
     offline: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Those that were given and change what is measured."""
+        """Return the options that were given and affect the result."""
         return {name: value for name, value in asdict(self).items() if value and name != "offline"}
 
 
 class EvaluationTask(ABC, Generic[Work]):
-    """A task. `Work` is what one item is once it is read; for perplexity it is a window of tokens.
+    """Task whose `Work` is the type of an item; for perplexity it is a window of tokens.
 
-    `read` is called before a model is loaded, so that errors in the data cost no time; `prepare` once there is one.
+    `read` is called before a model is loaded, so that errors in the data are found early; `prepare` is called once a
+    model is loaded.
     """
 
     name: ClassVar[str]
-    #: One line for help and documentation.
+    #: One-line summary for help and documentation.
     summary: ClassVar[str]
-    #: What a model must be for: "generate", "embed", "transcribe" or "synthesize".
+    #: Kind of model that the task needs: "generate", "embed", "transcribe" or "synthesize".
     model_task: ClassVar[str] = "generate"
     metrics: ClassVar[tuple[Metric, ...]]
-    #: A file in `data/` that is used without `--data`; None if data must be given.
+    #: File in `data/` that is used without `--data`; None if data must be given.
     sample: ClassVar[str | None] = None
-    #: The fields of a line of data, in words, for errors and documentation.
+    #: Fields of a data line, in words, for errors and documentation.
     fields: ClassVar[str] = ""
 
     def __init__(self, options: TaskOptions | None = None) -> None:
         self.options = options or TaskOptions()
 
     def read(self, data: Path | None) -> list[Work]:
-        """The items of a JSON-lines file or of the bundled sample."""
+        """Return the items of a JSON-lines file, or of the bundled sample."""
         if data is not None:
             lines = read_lines(data)
         elif self.sample is not None:
@@ -122,13 +123,13 @@ class EvaluationTask(ABC, Generic[Work]):
         return [self.item(line) for line in lines]
 
     def item(self, line: Line) -> Work:
-        """One item of a JSON-lines file. Tasks with other data override `read`."""
+        """Return the item of a JSON line. Tasks with other data override `read`."""
         raise NotImplementedError
 
     def prepare(self, subject: Subject, items: list[Any]) -> list[Work]:
-        """The units of work, which are scored one by one and which `--limit` counts: the items unless overridden."""
+        """Return the units of work that are scored one by one and counted by `--limit`; by default the items."""
         return items
 
     @abstractmethod
     def evaluate(self, subject: Subject, work: Sequence[Work]) -> Iterator[ItemResult]:
-        """Results in the order of the work, each as soon as it is there; closing the iterator cancels the rest."""
+        """Yield results in the order of the work as soon as they are ready; closing the iterator cancels the rest."""

@@ -65,7 +65,6 @@ class NgramIndex:
         return self._text[self.position] if NOWHERE < self.position < len(self._text) else NOWHERE
 
     def append(self, token: int) -> None:
-        """Append a token to the text and update the match."""
         is_expected = self.expected == token
         self._add((token,))
         if is_expected:

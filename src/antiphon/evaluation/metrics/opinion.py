@@ -1,4 +1,4 @@
-"""How listeners would rate a sound, estimated by DNSMOS P.835 (Reddy et al., 2022), from the package `speechmos`."""
+"""Listeners' ratings of a sound as estimated by DNSMOS P.835 (Reddy et al., 2022), from the package `speechmos`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 RATE = 16_000
 WINDOW_SECONDS = 9.01
 WINDOW = int(WINDOW_SECONDS * RATE)
-#: From the network's numbers to opinion scores, as published with it: signal, background, overall.
+#: Polynomials from the network's outputs to opinion scores, as published with it: signal, background, overall.
 CURVES = (
     (-0.08397278, 1.22083953, 0.0052439),
     (-0.13166888, 1.60915514, -0.39604546),
@@ -30,7 +30,7 @@ CURVES = (
 
 @dataclass(frozen=True)
 class Opinion:
-    """Scores from 1 (bad) to 5 (excellent)."""
+    """Opinion scores from 1 (bad) to 5 (excellent)."""
 
     signal: float
     background: float
@@ -38,7 +38,7 @@ class Opinion:
 
 
 def dnsmos(sound: Floats) -> Opinion:
-    """The mean scores of windows of 9 s, one each second. `sound` is at 16 kHz; a shorter one is repeated."""
+    """Return the mean scores of windows of 9 s, one per second. `sound` is at 16 kHz; a shorter one is repeated."""
     if not len(sound):
         raise AudioError("a sound without samples cannot be rated")
     while len(sound) < WINDOW:
@@ -54,13 +54,13 @@ def dnsmos(sound: Floats) -> Opinion:
 def _network() -> Callable[[Floats], Any]:
     runtime = import_dependency("onnxruntime", "DNSMOS")
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1  # sounds are rated side by side, beside an engine that has the cores
+    options.intra_op_num_threads = 1  # sounds are rated in parallel, and the engine uses the cores too
     session = runtime.InferenceSession(str(_weights()), options, providers=["CPUExecutionProvider"])
     return lambda window: session.run(None, {"input_1": window[None].astype(np.float32)})[0][0]
 
 
 def _weights() -> Path:
-    """The package is not imported: it needs more packages than its networks do."""
+    """Return the network's file. The package is not imported, since it needs more packages than its networks do."""
     found = find_spec("speechmos")
     if found is None or not found.submodule_search_locations:
         raise MissingDependencyError(

@@ -9,19 +9,19 @@ from antiphon.errors import InvalidRequestError
 
 
 def recall(ranked: Sequence[Hashable], relevant: Collection[Hashable], k: int) -> float:
-    """The share of the relevant documents among the first `k`."""
+    """Return the fraction of relevant documents that are among the first `k`."""
     _check(relevant, k)
     return len(set(relevant) & set(ranked[:k])) / len(set(relevant))
 
 
 def reciprocal_rank(ranked: Sequence[Hashable], relevant: Collection[Hashable]) -> float:
-    """One over the rank of the first relevant document; 0 where there is none. Its mean over queries is MRR."""
+    """Return 1 / rank of the first relevant document, or 0 without one; its mean over queries is MRR."""
     _check(relevant, 1)
     return next((1 / rank for rank, document in enumerate(ranked, 1) if document in relevant), 0.0)
 
 
 def ndcg(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
-    """nDCG of the first `k`: gains over the logarithm of their ranks, divided by those of the best ranking.
+    """Return nDCG of the first `k`: gains over the logarithm of their ranks, relative to the best ranking.
 
     Documents without a gain count as 0.
     """

@@ -1,4 +1,4 @@
-"""Word and character error rates by `jiwer`, after the normalisation that Whisper's authors measure with."""
+"""Word and character error rates by `jiwer`, after the normalisation of Whisper's authors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from antiphon.dependencies import import_dependency
 
 Normalize = Callable[[str], str]
 
-#: Languages that are written without spaces; Whisper's paper compares their characters.
+#: Languages that are written without spaces, for which Whisper's paper compares characters.
 WITHOUT_SPACES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The least number of changes from a reference to a hypothesis, in words or characters."""
+    """Minimum edits from a reference to a hypothesis, in words or characters."""
 
     hits: int
     substitutions: int
@@ -30,13 +30,13 @@ class Alignment:
 
     @property
     def length(self) -> int:
-        """Of the reference."""
+        """Number of words or characters in the reference."""
         return self.hits + self.substitutions + self.deletions
 
 
 @cache
 def normalizer(language: str = "en") -> Normalize:
-    """Whisper's normaliser of a language by its code: of words and numbers for English, of marks for all others."""
+    """Return Whisper's normaliser for a language code: words and numbers for English, only marks for others."""
     module = import_dependency("whisper.normalizers", "Whisper's normalisation of text", "openai-whisper")
     normalize: Normalize = (
         module.EnglishTextNormalizer()
@@ -51,7 +51,7 @@ def align_words(reference: str, hypothesis: str) -> Alignment:
 
 
 def align_characters(reference: str, hypothesis: str) -> Alignment:
-    """Spaces between words are characters too."""
+    """Align two texts by character, including spaces."""
     return _alignment(_jiwer().process_characters(reference, hypothesis))
 
 

@@ -1,4 +1,4 @@
-"""How sure a score of a corpus is, and whether two scores of the same items differ: by drawing items again."""
+"""Bootstrap intervals of a corpus score, and permutation tests of two scores on the same items."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from numpy.typing import ArrayLike, NDArray
 from antiphon.errors import InvalidRequestError
 
 Rows = NDArray[np.float64]
-#: A score from the rows of items. The order of the items does not matter.
+#: Score computed from the rows of items, in any order.
 Statistic = Callable[[Rows], float]
 
 ROUNDS = 1000
 PAIRED_ROUNDS = 10_000
 LEVEL = 0.95
-#: Two differences count as equal when they are this close: sums of the same numbers in another order round differently.
+#: Maximum gap between equal differences: sums of the same numbers in another order round differently.
 EQUAL = 1e-12
 
 
 def mean(rows: Rows) -> float:
-    """The mean of rows of one number each."""
+    """Return the mean of rows of one number each."""
     return float(rows.mean()) if rows.size else math.nan
 
 
 def ratio_of_sums(rows: Rows) -> float:
-    """The sum of the first column over that of the second; the first alone where the second is zero (as in `jiwer`)."""
+    """Return the sum of the first column divided by that of the second; if that is 0, undivided (as in `jiwer`)."""
     above, below = rows.sum(axis=0)
     return float(above / below) if below else float(above)
 
 
 @dataclass(frozen=True)
 class Score:
-    """A metric over a corpus: its value, the value of each item, and the rows that the value is a statistic of.
+    """Metric over a corpus: its value, the values of its items, and the rows that the value is computed from.
 
     The value of many metrics (BLEU, WER) is not the mean of the items' values. It is `statistic(rows)`, and the value
-    of a corpus with other items is the statistic of their rows.
+    of a corpus of other items is the statistic of their rows.
     """
 
     value: float
@@ -53,16 +53,17 @@ class Score:
 
     @classmethod
     def of_items(cls, items: Sequence[float]) -> Score:
-        """A metric whose value is the mean of its items'."""
+        """Return the score whose value is the mean of the items' values."""
         return cls.of_rows(items, mean, items)
 
 
 def bootstrap_interval(
     scores: ArrayLike, statistic: Statistic = mean, rounds: int = ROUNDS, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The middle `level` of the statistic over corpora of as many items, drawn from these with replacement.
+    """Return the percentile bootstrap interval of a score: the middle `level` over resampled corpora.
 
-    `scores` has a number or a row of numbers for each item. This is the percentile bootstrap.
+    `scores` has a number or a row of numbers per item. Each of the `rounds` corpora has as many items, drawn with
+    replacement.
     """
     rows = _as_rows(scores)
     source = np.random.default_rng(seed)
@@ -72,9 +73,9 @@ def bootstrap_interval(
 
 @dataclass(frozen=True)
 class PairedTest:
-    """`difference` is b's score less a's, `interval` its bootstrap interval.
+    """Result of a paired test: b's score minus a's, with its bootstrap interval.
 
-    `p_value` is the chance of a difference of at least this size, in either direction, if a and b were
+    `p_value` is the probability of a difference of at least this size, in either direction, if a and b were
     interchangeable on every item.
     """
 
@@ -87,10 +88,10 @@ class PairedTest:
 def paired_test(
     a: ArrayLike, b: ArrayLike, statistic: Statistic = mean, rounds: int = PAIRED_ROUNDS, seed: int = 0
 ) -> PairedTest:
-    """Whether b's score differs from a's on the same items: a permutation test that swaps a and b on random items.
+    """Test whether b's score differs from a's on the same items, by permutations that swap a and b on random items.
 
-    All swaps are tried where there are at most `rounds` of them. Otherwise the p value counts the observed pairing as
-    one of the draws, so that it is never zero.
+    If there are at most `rounds` permutations, all are computed. Otherwise the p-value counts the observed pairing as
+    one of them, so that it is never zero.
     """
     first, second = _as_rows(a), _as_rows(b)
     if first.shape != second.shape:

@@ -1,4 +1,4 @@
-"""Metrics of written answers: BLEU and chrF by `sacrebleu`, ROUGE by `rouge-score`, exact match and F1 as in SQuAD."""
+"""Metrics of text: BLEU and chrF by `sacrebleu`, ROUGE by `rouge-score`, exact match and F1 as in SQuAD."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.metrics.statistics import Rows, Score, Statistic
 
-#: The references of each item: one or more texts.
+#: References of each item, one or more texts.
 References = Sequence[Sequence[str]]
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -24,9 +24,9 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def bleu(predictions: Sequence[str], references: References, tokenize: str = "13a") -> Score:
-    """Corpus BLEU, 0 to 100. An item's value is its sentence BLEU, with the n-gram orders that it is long enough for.
+    """Return corpus BLEU, 0 to 100. An item's value is its sentence BLEU, over the n-gram orders that it has.
 
-    `tokenize` is the name of one of sacrebleu's tokenizers.
+    `tokenize` names one of sacrebleu's tokenizers.
     """
     metrics = import_dependency("sacrebleu.metrics", "BLEU", "sacrebleu")
     corpus = metrics.BLEU(tokenize=tokenize)
@@ -34,14 +34,17 @@ def bleu(predictions: Sequence[str], references: References, tokenize: str = "13
 
 
 def chrf(predictions: Sequence[str], references: References, word_order: int = 0) -> Score:
-    """Corpus chrF, 0 to 100; with `word_order` 2 it is chrF++."""
+    """Return corpus chrF, 0 to 100, or chrF++ with `word_order` 2."""
     metrics = import_dependency("sacrebleu.metrics", "chrF", "sacrebleu")
     corpus = metrics.CHRF(word_order=word_order)
     return _corpus_score(corpus, corpus, predictions, references)
 
 
 def _corpus_score(corpus: Any, sentence: Any, predictions: Sequence[str], references: References) -> Score:
-    """sacrebleu keeps counts for each item and computes the score from their sums. Its own bootstrap does the same."""
+    """Return a score whose rows are sacrebleu's counts per item and whose statistic is the score of their sums.
+
+    sacrebleu's own bootstrap uses the same statistic.
+    """
     _check(predictions, references)
     most = max(len(own) for own in references)
     streams = [[own[index] if index < len(own) else None for own in references] for index in range(most)]
@@ -65,9 +68,9 @@ def rouge(
     kinds: Sequence[str] = ROUGE_KINDS,
     use_stemmer: bool = False,
 ) -> dict[str, Score]:
-    """ROUGE's F-measures, 0 to 1: the mean over items, of the best reference each.
+    """Return the F-measure of each kind of ROUGE, 0 to 1: the mean over items, each with its best reference.
 
-    `rougeLsum` takes the lines of a text for its sentences.
+    `rougeLsum` treats lines as sentences.
     """
     _check(predictions, references)
     module = import_dependency("rouge_score.rouge_scorer", "ROUGE", "rouge-score")
@@ -80,18 +83,18 @@ def rouge(
 
 
 def normalize_answer(text: str) -> str:
-    """A text as SQuAD compares it: lower case, without punctuation, articles and extra spaces."""
+    """Normalise a text as SQuAD does: lower case, without punctuation, articles and extra spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(predictions: Sequence[str], references: References, normalize: bool = True) -> Score:
-    """The share of predictions that equal a reference. Without `normalize`, only outer spaces are ignored."""
+    """Return the fraction of predictions that equal a reference. Without `normalize`, only outer spaces are ignored."""
     compared = normalize_answer if normalize else str.strip
     return _best(predictions, references, lambda text, reference: float(compared(text) == compared(reference)))
 
 
 def f1(predictions: Sequence[str], references: References) -> Score:
-    """The mean F1 of the words that a prediction has in common with its best reference, both normalised."""
+    """Return the mean F1 of the words that a prediction shares with its best reference, both normalised."""
     return _best(predictions, references, _word_f1)
 
 

@@ -1,1 +1,1 @@
-"""What settings cost and gain: quality, speed and memory of each, beside the first."""
+"""Costs and gains of settings: quality, speed and memory of each, relative to the first."""

@@ -1,6 +1,6 @@
-"""The Kullback-Leibler divergence of next-token distributions from those of a reference.
+"""Kullback-Leibler divergence of next-token distributions from those of a reference.
 
-Exact: over the whole vocabulary, in 64-bit floats, for every position of a text's beginning. The reference's
+It is exact: over the whole vocabulary, in 64-bit floats, for every position of a text's beginning. The reference's
 log-probabilities are kept in memory, so the number of positions is bounded.
 """
 
@@ -16,13 +16,13 @@ from antiphon.evaluation.subject import Subject
 
 MAX_POSITIONS = 512
 MAX_BYTES = 512 << 20
-#: Rows that are widened to 64 bits at once.
+#: Rows that are converted to 64 bits at once, to bound memory.
 ROWS = 32
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """By position: the divergence in nats, and whether the likeliest token is the reference's."""
+    """Divergence in nats by position, and whether the most probable token is the reference's."""
 
     nats: list[float]
     agrees: list[bool]
@@ -33,18 +33,18 @@ class Divergence:
 
     @property
     def agreement(self) -> float:
-        """The share of positions at which the likeliest token is the same."""
+        """Fraction of positions with the same most probable token."""
         return sum(self.agrees) / len(self.agrees)
 
 
 def compared_tokens(tokens: Sequence[int], vocab_size: int, longest: int) -> list[int]:
-    """The beginning of a text whose distributions are compared: one for each token but the last."""
+    """Return the beginning of a text that is compared: one distribution for each token but the last."""
     positions = max(1, min(MAX_POSITIONS, MAX_BYTES // (4 * vocab_size)))
     return list(tokens[: min(positions + 1, longest)])
 
 
 def reference_rows(subject: Subject, tokens: Sequence[int]) -> Tensor:
-    """The log-probabilities of all tokens after each position of a text but the last: [positions, vocabulary]."""
+    """Return [positions, vocabulary]: log-probabilities after each position of a text but the last."""
     rows = torch.empty(0)
 
     def keep(start: int, piece: Tensor) -> None:
@@ -58,7 +58,7 @@ def reference_rows(subject: Subject, tokens: Sequence[int]) -> Tensor:
 
 
 def divergence(subject: Subject, tokens: Sequence[int], reference: Tensor) -> Divergence:
-    """Of the subject's distributions from the reference's, for the same tokens."""
+    """Return the divergence of the subject's distributions from the reference's, for the same tokens."""
     nats = torch.zeros(len(reference), dtype=torch.float64)
     agrees = torch.zeros(len(reference), dtype=torch.bool)
 
@@ -74,6 +74,6 @@ def divergence(subject: Subject, tokens: Sequence[int], reference: Tensor) -> Di
 
 
 def kl_rows(reference: Tensor, other: Tensor) -> Tensor:
-    """KL(reference || other) of each row of log-probabilities, in nats; never below 0."""
+    """Return KL(reference || other) of each row of log-probabilities, in nats; never below 0."""
     wide = reference.double()
     return (wide.exp() * (wide - other.double())).nan_to_num(0.0).sum(-1).clamp(min=0.0)

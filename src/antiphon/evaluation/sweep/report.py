@@ -1,4 +1,4 @@
-"""A sweep as one HTML page: quality against speed and memory, and all figures."""
+"""Report of a sweep as an HTML page: quality against speed and memory, and all figures."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from antiphon.evaluation.sweep.table import Quality, cells, notes, qualities, sh
 Row = dict[str, Any]
 
 
-#: Tokens of the cache that the memory of a setting is drawn with.
+#: Tokens of cache that are counted as a setting's memory.
 CACHE_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class SettingFigure:
-    """A figure of settings. The label is the unit of its values or, without `is_unit`, their name."""
+    """Figure of a setting. The label is the unit of its values or, without `is_unit`, their name."""
 
     label: str
     value: Callable[[Row], float | None]
@@ -29,7 +29,7 @@ class SettingFigure:
 
     @property
     def reading(self) -> str:
-        """A value in words, with {} for its number."""
+        """Format string of a value in words, with {} for its number."""
         return f"{{}} {self.label}" if self.is_unit else f"{self.label} {{}}"
 
     def words(self, value: float) -> str:
@@ -56,7 +56,7 @@ SECONDS = _of("seconds for the task", "seconds")
 
 
 def _axes(metric: Quality, rows: Sequence[Row]) -> list[tuple[str, str, SettingFigure, SettingFigure]]:
-    """Name, title and axes of each plot. The first metric of the task stands for quality."""
+    """Return the name, the title and the axes of each plot. The task's first metric represents quality."""
     label = f"{metric.name} in %" if metric.unit == "%" else metric.name
     quality, title = SettingFigure(label, metric.value, is_unit=False), metric.name[0].upper() + metric.name[1:]
     if not any(SPEED.value(row) for row in rows):
@@ -73,7 +73,7 @@ def _axes(metric: Quality, rows: Sequence[Row]) -> list[tuple[str, str, SettingF
 
 
 def sweep_report(result: dict[str, Any]) -> str:
-    """A result as `sweep_result` makes it."""
+    """Render a result of `sweep_result` as an HTML page."""
     columns = shown_columns(result)
     rows = [[_label(row), *cells(row, columns)] for row in result["settings"]]
     failed = [f"{_label(row)}: {row['error']}" for row in result["settings"] if row["error"] is not None]
@@ -101,7 +101,7 @@ def _label(row: Row) -> str:
 
 
 def _plot(name: str, title: str, x: SettingFigure, y: SettingFigure, rows: Sequence[tuple[int, Row]]) -> Plot | None:
-    """A dot for each setting that has both figures; None if none has."""
+    """Return a plot with a dot for each setting that has both figures, or None if no setting has."""
     points = [
         (index, _label(row), across, up)
         for index, row in rows

@@ -1,4 +1,4 @@
-"""How fast an engine answers with one setting: prompts from the text, answers of fixed length."""
+"""Speed of an engine with one setting: prompts from the text, answers of fixed length."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from antiphon.evaluation.subject import Subject
 from antiphon.runtime.text.output import Completion
 
 PROMPT_TOKENS, ANSWER_TOKENS = 256, 64
-#: Requests one after another, of which the median counts, and requests at once.
+#: Number of single requests, whose median counts, and of requests at once.
 SINGLE, TOGETHER = 3, 8
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Times of single requests in milliseconds; tokens per second of several at once, and their goodput."""
+    """Times of single requests in milliseconds; tokens per second of several requests at once, and their goodput."""
 
     time_to_first_token_ms: float
     time_per_token_ms: float
@@ -28,7 +28,7 @@ class Speed:
 
 
 def measure_speed(subject: Subject, tokens: Sequence[int], objectives: Objectives | None = None) -> Speed:
-    """Greedy answers to pieces of the text, each piece once: nothing of them is in the prefix cache."""
+    """Measure greedy answers to chunks of the text, each used once so that the prefix cache does not help."""
     prompts = pieces(tokens, SINGLE + TOGETHER + 1, min(PROMPT_TOKENS, subject.loaded.model.max_positions // 2))
     answer_tokens = min(ANSWER_TOKENS, subject.loaded.model.max_positions // 4)
     params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
@@ -62,9 +62,9 @@ def _is_good(answer: Completion, objectives: Objectives) -> bool:
 
 
 def pieces(tokens: Sequence[int], count: int, length: int) -> list[list[int]]:
-    """As many pieces of the text, from positions spread over it; a short text is repeated.
+    """Return `count` chunks of the text, from positions spread over it; a short text is repeated.
 
-    No two begin alike unless the text repeats itself.
+    No two begin with the same tokens unless the text repeats itself.
     """
     text = list(tokens)
     while len(text) < length + count:

@@ -30,14 +30,14 @@ KIND = "eval-sweep"
 
 @dataclass(frozen=True)
 class Measured:
-    """One setting. What is None was not measured: speed and divergence are those of language models.
+    """Measurements of one setting, None if not measured: only language models have speed and divergence.
 
-    Divergence and agreement are against the first setting of the sweep.
+    Divergence and agreement are relative to the first setting of the sweep.
     """
 
     setting: dict[str, str]
     quality: dict[str, Any] = field(default_factory=dict)
-    seconds: float | None = None  # of the task
+    seconds: float | None = None  # duration of the task
     kl_divergence: float | None = None
     same_top_token: float | None = None
     time_to_first_token_ms: float | None = None
@@ -46,7 +46,7 @@ class Measured:
     goodput: float | None = None
     weights_bytes: int | None = None
     kv_bytes_per_token: float | None = None
-    #: Why it could not be measured.
+    #: Reason for which the setting could not be measured.
     error: str | None = None
 
     @property
@@ -56,9 +56,9 @@ class Measured:
 
 @dataclass
 class Sweep:
-    """What all settings share: the task and its items, the reference, and how a model is loaded for a setting.
+    """Shared state of all settings: the task with its items, the reference, and the loading of a model for a setting.
 
-    `text` is what divergence and speed are measured on.
+    Divergence and speed are measured on `text`.
     """
 
     task: EvaluationTask[Any]
@@ -74,10 +74,10 @@ class Sweep:
     def run(
         self, settings: Sequence[EngineSetting], on_progress: Callable[[EngineSetting], Progress]
     ) -> Iterator[Measured]:
-        """The settings in an order in which each form of the weights is loaded once; the first of them is first.
+        """Measure the settings, starting with the first, in an order that loads each form of the weights once.
 
-        A setting that the model or the device does not support has an error and no figures; but the first is the
-        reference, so its error is raised.
+        A setting that the model or the device does not support has an error and no figures. The first is the reference,
+        so its error is raised.
         """
         forms = list(dict.fromkeys(setting.weights() for setting in settings))
         for form in forms:
@@ -97,7 +97,7 @@ class Sweep:
                         raise
                     yield Measured(dict(setting.values), error=str(error))
             del loaded
-            return_memory()  # before the next form of the weights is loaded
+            return_memory()  # free the memory before the next form of the weights is loaded
 
     def _measure(self, loaded: LoadedModel, setting: EngineSetting, on_progress: Progress) -> Measured:
         with opened(loaded, setting, **(self.options or {})) as subject:
@@ -129,12 +129,12 @@ class Sweep:
 
     @property
     def num_positions(self) -> int:
-        """Positions over which the divergence is the mean."""
+        """Number of positions over which the divergence is averaged."""
         return 0 if self._reference is None else len(self._reference)
 
 
 def kv_bytes_per_token(subject: Subject) -> float:
-    """Of the keys and values that a request keeps, in the engine's page types."""
+    """Return the bytes per token of the keys and values that a request keeps, in the engine's page types."""
     part = subject.loaded.model.part(TokenDecoder)
     if part is None:
         return 0.0
@@ -147,7 +147,7 @@ def kv_bytes_per_token(subject: Subject) -> float:
 def sweep_result(
     model: str, data: str, sweep: Sweep, rows: Sequence[Measured], options: dict[str, Any], total: int
 ) -> dict[str, Any]:
-    """What `--output` writes and the report reads."""
+    """Return the result as `--output` writes it and the report reads it."""
     return {
         **origin(KIND),
         "model": model,
@@ -163,7 +163,7 @@ def sweep_result(
 
 
 def _as_json(row: Measured) -> dict[str, Any]:
-    """Numbers that are not finite are null."""
+    """Return the measurements as JSON, in which numbers that are not finite are null."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(row).items()

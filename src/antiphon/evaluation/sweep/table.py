@@ -1,4 +1,4 @@
-"""A sweep as a table: a line for each setting."""
+"""Table of a sweep, with a line for each setting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Quality:
-    """A metric of the task: its name, what its values are multiplied with to be shown, and how."""
+    """Metric of the task, with the factor and the unit for display."""
 
     name: str
     factor: float
@@ -50,7 +50,7 @@ class Quality:
 
 
 def qualities(result: dict[str, Any]) -> list[Quality]:
-    """The metrics of the task. Sizes of the data, which have no better or worse, are left out."""
+    """Return the task's metrics, without sizes of the data, which have no better or worse."""
     first: dict[str, Any] = next((row["quality"] for row in result["settings"] if row["quality"]), {})
     return [
         Quality(name, 100.0 if figure["unit"] == "%" else 1.0, figure["unit"])
@@ -60,7 +60,7 @@ def qualities(result: dict[str, Any]) -> list[Quality]:
 
 
 def shown_columns(result: dict[str, Any]) -> list[SweepColumn]:
-    """The metrics of the task, and what else some setting has a figure for."""
+    """Return the columns of the task's metrics, and other columns for which some setting has a figure."""
     quality = [
         SweepColumn(one.name, one.value, "{:.2f} %" if one.unit == "%" else "{:.4g}") for one in qualities(result)
     ]
@@ -96,7 +96,7 @@ def _width(column: SweepColumn) -> int:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    """What a reader of the figures should know."""
+    """Return notes that explain the figures."""
     found = []
     if result["divergence_positions"]:
         first = str(EngineSetting(result["settings"][0]["setting"]))

@@ -1,1 +1,1 @@
-"""The tasks of `antiphon eval`, one subject per file; `registry` has them by name."""
+"""Tasks of `antiphon eval`, one subject per file; `registry` lists them by name."""

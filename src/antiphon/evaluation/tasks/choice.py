@@ -1,4 +1,4 @@
-"""`choice`: multiple choice by log-likelihood. Each choice is scored as a continuation of the question."""
+"""`choice`: multiple choice by log-likelihood, with each choice scored as a continuation of the question."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric
 
 @dataclass(frozen=True)
 class ChoiceQuestion:
-    """Errors name the `source`."""
+    """Question with choices; `answer` is the index of the right one. Errors name the `source`."""
 
     id: str
     text: str
@@ -23,9 +23,10 @@ class ChoiceQuestion:
 
 
 class Choice(EvaluationTask[ChoiceQuestion]):
-    """A choice follows the question after a space. The chosen one has the highest sum of log-probabilities.
+    """Task in which the choice with the highest sum of log-probabilities after the question wins.
 
-    Per byte, the sum is divided by the choice's length, so that long choices are not at a disadvantage.
+    The choice follows the question after a space. Per byte, the sum is divided by the choice's length, so that long
+    choices are not at a disadvantage.
     """
 
     name = "choice"
@@ -67,12 +68,12 @@ class Choice(EvaluationTask[ChoiceQuestion]):
             for _ in question.choices:
                 logprobs = next(answers).prompt_logprobs
                 assert logprobs is not None
-                sums.append(sum(logprobs[context - 1 :]))  # the first token of a prompt has none
+                sums.append(sum(logprobs[context - 1 :]))  # a prompt's first token has no log-probability
             yield scored(question, sums)
 
 
 def scored(question: ChoiceQuestion, sums: Sequence[float]) -> ItemResult:
-    """The result of a question, given the log-likelihood of each choice."""
+    """Return the result of a question, given the log-likelihood of each choice."""
     per_byte = [total / len(choice.encode()) for total, choice in zip(sums, question.choices, strict=True)]
     chosen, chosen_per_byte = (values.index(max(values)) for values in (list(sums), per_byte))
     return ItemResult(

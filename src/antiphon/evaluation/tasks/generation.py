@@ -1,6 +1,6 @@
 """Tasks whose answers are generated and compared with references: answers, translations, summaries.
 
-Answers are greedy, so that a run can be repeated.
+Decoding is greedy, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True)
 class Prompted:
-    """A prompt and what answers are compared with: one text or several. Errors name the `source`."""
+    """Prompt with reference answers. Errors name the `source`."""
 
     id: str
     prompt: str
@@ -32,14 +32,14 @@ class Prompted:
 
 
 class Generation(EvaluationTask[Prompted]):
-    """Each prompt is answered and compared with its references."""
+    """Task that answers each prompt and compares the answer with its references."""
 
     max_tokens: ClassVar[int]
     fields = "prompt and reference (a text, or a list of texts of which the best counts)"
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self.score("a", ["a"])  # a package that is missing is an error before anything is loaded
+        self.score("a", ["a"])  # reports a missing package before anything is loaded
 
     def item(self, line: Line) -> Prompted:
         return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"), line.location)
@@ -57,11 +57,11 @@ class Generation(EvaluationTask[Prompted]):
 
     @abstractmethod
     def score(self, output: str, references: list[str]) -> dict[str, Value]:
-        """What one answer contributes to the metrics."""
+        """Return an answer's contribution to the metrics."""
 
 
 class Accuracy(Generation):
-    """Short answers, compared as SQuAD compares them: case, punctuation and articles do not count."""
+    """Short answers, compared as in SQuAD: case, punctuation and articles do not count."""
 
     name = "accuracy"
     summary = "exact match and F1 of short answers"
@@ -82,7 +82,7 @@ class Accuracy(Generation):
 
 @cache
 def _statistic_of(name: str) -> Statistic:
-    """How a metric of the whole is computed from the rows of its items."""
+    """Return the function that computes a text metric of the corpus from its items' rows."""
     return getattr(text_metrics, name)(["a"], [["a"]]).statistic
 
 
@@ -91,7 +91,7 @@ def _corpus_value(name: str, rows: Rows) -> float:
 
 
 class Translate(Generation):
-    """Translations, compared by n-grams of words and of characters, over the whole of the items."""
+    """Translations, compared by n-grams of words and of characters over the whole corpus."""
 
     name = "translate"
     summary = "BLEU and chrF of translations"
@@ -109,7 +109,7 @@ class Translate(Generation):
 
 
 class Summarise(Generation):
-    """Summaries, compared by what they have in common with a reference."""
+    """Summaries, compared by their overlap with a reference."""
 
     name = "summarise"
     summary = "ROUGE of summaries"

@@ -15,18 +15,21 @@ from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, TaskOptions, Value
 
 PREFIX = "lm-eval:"
-#: lm-eval's aggregations of numbers. Others (BLEU, chrF) take texts, which cannot be drawn again from numbers.
+#: lm-eval's aggregations of numbers. Others (BLEU, chrF) aggregate texts, so they cannot be resampled here.
 NUMERIC = frozenset(
     {"mean", "nanmean", "median", "perplexity", "weighted_perplexity", "bits_per_byte", "f1_score", "matthews_corrcoef"}
 )
-#: Names of tasks in an error.
+#: Maximum task names in an error.
 SHOWN = 5
-#: Metrics that are shares.
+#: Prefixes of metrics that are percentages.
 SHARES = ("acc", "exact_match")
 
 
 class LmEval(EvaluationTask[int]):
-    """Work is the number of a document. Prompts, few-shot examples, filters and scores are lm-eval's own."""
+    """lm-eval task whose unit of work is the index of a document.
+
+    Prompts, few-shot examples, filters and scores are lm-eval's own.
+    """
 
     name = f"{PREFIX}NAME"
     summary = "a task of the lm-eval package; --data is a folder with YAML files of tasks"
@@ -41,7 +44,7 @@ class LmEval(EvaluationTask[int]):
         import_dependency("lm_eval", "a task of lm-eval", "lm-eval")
 
     def read(self, data: Path | None) -> list[int]:
-        """The numbers of the task's documents, which lm-eval reads or downloads here."""
+        """Return the indexes of the task's documents, which lm-eval reads or downloads here."""
         self._task, self._manager = load_task(self._wanted, data)
         self.metrics, left_out = metrics_of(self._task)  # type: ignore[misc]
         if not self.metrics:
@@ -59,20 +62,20 @@ class LmEval(EvaluationTask[int]):
         found = simple_evaluate(
             model=EngineLM(subject),
             tasks=[self._task],
-            task_manager=self._manager,  # without one, the files of all tasks are read again
+            task_manager=self._manager,  # without a manager, the files of all tasks are read again
             limit=len(work),
             bootstrap_iters=0,
             log_samples=True,
         )
         (samples,) = found["samples"].values()
         documents: dict[int, list[dict[str, Any]]] = {}
-        for sample in samples:  # one for each document and filter
+        for sample in samples:  # one sample per document and filter
             documents.setdefault(sample["doc_id"], []).append(sample)
         for number, own in sorted(documents.items()):
             yield ItemResult(str(number), self.values(own), output_of(own[0]))
 
     def values(self, samples: Sequence[dict[str, Any]]) -> dict[str, Value]:
-        """The numbers of one document, of all filters, and its log-likelihoods."""
+        """Return one document's numbers from all filters, and its log-likelihoods."""
         values: dict[str, Value] = {}
         for sample in samples:
             for name in sample["metrics"]:
@@ -87,9 +90,9 @@ class LmEval(EvaluationTask[int]):
 
 
 def load_task(name: str, data: Path | None) -> tuple[Any, Any]:
-    """A task, of those that come with lm-eval or of a folder, and the manager of all of them.
+    """Load a task that comes with lm-eval or lies in a folder; return it with the manager of all tasks.
 
-    What lm-eval cannot load is an error of the request.
+    A task that lm-eval cannot load raises `InvalidRequestError`.
     """
     from lm_eval.tasks import TaskManager
 
@@ -104,7 +107,7 @@ def load_task(name: str, data: Path | None) -> tuple[Any, Any]:
         tasks = manager.load([name])["tasks"]
     except AntiphonError:
         raise
-    except Exception as error:  # anything that reading or downloading a dataset can raise
+    except Exception as error:  # reading or downloading a dataset can raise anything
         raise InvalidRequestError(f"lm-eval cannot load the task {name!r}: {type(error).__name__}: {error}") from error
     if len(tasks) != 1:
         raise InvalidRequestError(
@@ -114,7 +117,7 @@ def load_task(name: str, data: Path | None) -> tuple[Any, Any]:
 
 
 def _known(name: str, names: Sequence[str]) -> str:
-    """The names that are most like it, or all of a few."""
+    """Suggest the most similar names, or list a few."""
     near = difflib.get_close_matches(name, names, n=SHOWN)
     if near and len(names) > SHOWN:
         return f"did you mean {', '.join(near)}?"
@@ -130,7 +133,7 @@ def metric_name(name: str, filter_name: str) -> str:
 
 
 def metrics_of(task: Any) -> tuple[tuple[Metric, ...], list[str]]:
-    """The metrics of a task for each of its filters, and the names of those that are not made of numbers."""
+    """Return a task's metrics for each of its filters, and the names of metrics that are not computed from numbers."""
     found, left_out = [], []
     for name, aggregate in task.aggregation().items():
         if getattr(aggregate, "__name__", "") not in NUMERIC:
@@ -145,13 +148,13 @@ def metrics_of(task: Any) -> tuple[tuple[Metric, ...], list[str]]:
 
 
 def statistic_of(aggregate: Callable[[list[Any]], Any]) -> Callable[[Rows], float]:
-    """lm-eval's aggregation of a list of numbers, or of tuples of them."""
+    """Return lm-eval's aggregation of numbers, or of tuples of numbers, as a statistic of rows."""
     if aggregate.__name__ == "mean":
         return mean
     return lambda rows: float(aggregate([row[0] if len(row) == 1 else tuple(row) for row in rows.tolist()]))
 
 
 def output_of(sample: dict[str, Any]) -> str | None:
-    """The answer, where it is a text."""
+    """Return the answer if it is a text, otherwise None."""
     answer = sample["filtered_resps"][0]
     return answer if isinstance(answer, str) else None

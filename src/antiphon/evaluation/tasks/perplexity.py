@@ -1,7 +1,7 @@
 """`perplexity`: how well a model predicts a text, in windows that slide over it.
 
-As in transformers' documentation of fixed-length models: windows of `context` tokens begin every `stride` tokens, and
-each scores only the tokens that no window before it has scored. A smaller stride gives every token more context.
+As in transformers' documentation of fixed-length models, windows of `context` tokens begin every `stride` tokens, and
+each scores only the tokens that no earlier window has scored. A smaller stride gives every token more context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_CONTEXT = 1024
 
 @dataclass(frozen=True)
 class ScoredWindow:
-    """Tokens, of which the last `num_scored` are scored. The first token of a window has nothing before it."""
+    """Window of tokens, of which the last `num_scored` are scored. A window's first token has no context."""
 
     start: int
     tokens: list[int]
@@ -31,7 +31,7 @@ class ScoredWindow:
 
 
 def windows(tokens: Sequence[int], context: int, stride: int) -> list[ScoredWindow]:
-    """Every token but the first is scored once, in the first window that reaches it.
+    """Return windows that score every token but the first once, in the first window that reaches it.
 
     If the stride is the context, windows do not overlap, and the first token of each is not scored.
     """
@@ -48,13 +48,13 @@ def windows(tokens: Sequence[int], context: int, stride: int) -> list[ScoredWind
 
 
 def per_token(rows: Rows) -> float:
-    """Perplexity, from negative log-likelihoods and numbers of tokens."""
+    """Return the perplexity from columns of negative log-likelihoods and token counts."""
     mean = ratio(rows)
     return math.exp(mean) if mean < 700 else math.inf
 
 
 def bits(rows: Rows) -> float:
-    """From negative log-likelihoods and numbers of bytes."""
+    """Return bits per byte from columns of negative log-likelihoods and byte counts."""
     return ratio(rows) / math.log(2)
 
 
@@ -63,7 +63,7 @@ def total(rows: Rows) -> float:
 
 
 class Perplexity(EvaluationTask[ScoredWindow]):
-    """Of a text, which a model sees in windows. Bits per byte can be compared between tokenizers, perplexity cannot."""
+    """Perplexity and bits per byte of a text. Only bits per byte compare between tokenizers."""
 
     name = "perplexity"
     summary = "perplexity and bits per byte of a text"
@@ -89,7 +89,9 @@ class Perplexity(EvaluationTask[ScoredWindow]):
         return windows(tokens, context, stride)
 
     def sizes(self, subject: Subject) -> tuple[int, int]:
-        """Context and stride: at most what the model takes, and half of that."""
+        """Return the context and the stride in tokens: by default what the model accepts, at most 1,024, and half of
+        it.
+        """
         longest = subject.loaded.model.max_positions - 1
         context = self.options.context or min(DEFAULT_CONTEXT, longest)
         if context < 2:

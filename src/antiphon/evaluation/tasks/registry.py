@@ -1,4 +1,4 @@
-"""The tasks by name."""
+"""Tasks by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.task import EvaluationTask, TaskOptions
 
-#: Where each task is: a module of this package and a class.
+#: Module of this package and class of each task.
 TASKS = {
     "perplexity": "perplexity:Perplexity",
     "choice": "choice:Choice",
@@ -26,7 +26,7 @@ LM_EVAL = "lm-eval:"
 
 
 def task_class(name: str) -> type[EvaluationTask[Any]]:
-    """The task of that name; an unknown one is rejected with the names there are."""
+    """Return the class of the named task; the error for an unknown name lists the known ones."""
     name = f"{LM_EVAL}NAME" if name.startswith(LM_EVAL) else name
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=1)

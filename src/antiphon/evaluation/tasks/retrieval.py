@@ -1,4 +1,4 @@
-"""`retrieval`: documents are ranked for each query by the cosine of their embeddings."""
+"""`retrieval`: documents ranked for each query by the cosine of their embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.evaluation.metrics.retrieval import ndcg, recall, reciprocal_rank
 from antiphon.evaluation.subject import Subject
 from antiphon.evaluation.task import EvaluationTask, ItemResult, Metric, Value
 
-#: Texts of one call: the engine computes them together.
+#: Texts per call, which the engine computes together.
 BATCH = 128
 RECALL_AT = (1, 5, 10)
 NDCG_AT = 10
@@ -22,7 +22,7 @@ NDCG_AT = 10
 
 @dataclass(frozen=True)
 class Query:
-    """A query, the documents that answer it, and others. Errors name the `source`."""
+    """Query, the documents that answer it, and other documents. Errors name the `source`."""
 
     id: str
     text: str
@@ -32,7 +32,7 @@ class Query:
 
 
 class Retrieval(EvaluationTask[Query]):
-    """The documents of all queries, positive and negative, are ranked for each query; only its own positives count."""
+    """Ranking of all queries' documents for each query, of which only the query's own positives count."""
 
     name = "retrieval"
     summary = "ranking of documents by embeddings"
@@ -54,7 +54,7 @@ class Retrieval(EvaluationTask[Query]):
         return Query(line.id, line.text("query"), positives, negatives, line.location)
 
     def prepare(self, subject: Subject, items: list[Query]) -> list[Query]:
-        """The documents are those of all items, so that a limit on the queries makes none of them easier."""
+        """Collect the documents of all items, so that a limit on the queries makes none of them easier."""
         for query in items:
             for text in (query.text, *query.positives, *query.negatives):
                 check_length(subject, text, query.source)
@@ -82,7 +82,7 @@ def values(ranked: list[int], relevant: set[int]) -> dict[str, Value]:
 
 
 def check_length(subject: Subject, text: str, source: str) -> None:
-    """Reject a text that the model cannot take, with its source."""
+    """Reject a text that is too long for the model, naming its source."""
     try:
         subject.loaded.tokenizer.encode(text, max_tokens=subject.loaded.model.max_positions)
     except TooManyTokensError as error:
@@ -92,7 +92,7 @@ def check_length(subject: Subject, text: str, source: str) -> None:
 
 
 def embedded(subject: Subject, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Embeddings of length 1, a row for each text."""
+    """Return embeddings of length 1, a row for each text."""
     rows = [
         vector.double().numpy()
         for start in range(0, len(texts), BATCH)

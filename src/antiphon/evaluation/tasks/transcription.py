@@ -1,4 +1,4 @@
-"""`wer` and `cer`: recordings are transcribed, and the words or characters that differ from the true text counted."""
+"""`wer` and `cer`: error rates of transcribed recordings, in words or characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.runtime.calls.transcript import Transcript
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.transcription.sound_source import SoundSource
 
-#: Files of a folder that are taken for recordings.
+#: Suffixes of files that are recordings.
 SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".m4a", ".ogg", ".opus", ".webm"})
 #: Kinds of errors.
 KINDS = ("substitutions", "deletions", "insertions")
@@ -28,7 +28,7 @@ KINDS = ("substitutions", "deletions", "insertions")
 
 @dataclass(frozen=True)
 class ReferenceRecording:
-    """`language` is a code, or None if it is to be detected. Errors name the `source`."""
+    """Recording with its true text. `language` is a code, or None to detect it. Errors name the `source`."""
 
     id: str
     path: Path
@@ -38,23 +38,23 @@ class ReferenceRecording:
 
 
 def rate(name: str, count: str, length: str) -> Metric:
-    """A share of the words or characters of the references; lower is better."""
+    """Return a metric in percent of the reference's words or characters; lower is better."""
     return Metric(name, (count, length), ratio_of_sums, higher_is_better=False, unit="%")
 
 
 def rates(name: str, unit: str) -> tuple[Metric, ...]:
-    """The rate of all errors and of each kind; `unit` is "words" or "characters"."""
+    """Return the rate of all errors and of each kind; `unit` is "words" or "characters"."""
     return rate(name, f"errors_in_{unit}", unit), *(rate(kind, kind, unit) for kind in KINDS)
 
 
 def counts(alignment: Alignment, unit: str) -> dict[str, Value]:
-    """What an item contributes to the rates."""
+    """Return an item's contribution to the rates."""
     kinds = {kind: getattr(alignment, kind) for kind in KINDS}
     return {unit: alignment.length, f"errors_in_{unit}": alignment.errors, **kinds}
 
 
 class TranscriptionTask(EvaluationTask[ReferenceRecording]):
-    """Both texts are normalised as Whisper's authors do it, by the rules of the recording's language."""
+    """Task that compares transcripts after Whisper's normalisation for the recording's language."""
 
     model_task = "transcribe"
     fields = (
@@ -65,7 +65,7 @@ class TranscriptionTask(EvaluationTask[ReferenceRecording]):
 
     def __init__(self, options: TaskOptions | None = None) -> None:
         super().__init__(options)
-        type(self).align(normalizer()("a"), "a")  # a package that is missing is an error before anything is loaded
+        type(self).align(normalizer()("a"), "a")  # reports a missing package before anything is loaded
 
     def read(self, data: Path | None) -> list[ReferenceRecording]:
         return self.folder(data) if data is not None and data.is_dir() else super().read(data)
@@ -76,7 +76,7 @@ class TranscriptionTask(EvaluationTask[ReferenceRecording]):
         return ReferenceRecording(line.id, path, text, language, line.location)
 
     def folder(self, folder: Path) -> list[ReferenceRecording]:
-        """Every recording of a folder, with its text from the file of the same name that ends in .txt."""
+        """Return every recording of a folder, with its text from the .txt file of the same name."""
         paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
         if not paths:
             raise InvalidRequestError(f"{folder} has no recordings ({', '.join(sorted(SUFFIXES))})")
@@ -118,7 +118,7 @@ class CharacterErrorRate(TranscriptionTask):
 
 
 def transcribed(engine: Engine, sound: SoundSource, model: str, language: str | None, stopped: Event) -> Transcript:
-    """The transcript; an error if `stopped` is set before it is there."""
+    """Return the transcript; raise `AudioError` if `stopped` is set before it is complete."""
     with closing(engine.transcribe_events(sound, model=model, language=language)) as events:  # type: ignore[type-var]
         for event in events:
             if isinstance(event, Transcript):

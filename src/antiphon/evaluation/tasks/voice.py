@@ -1,4 +1,4 @@
-"""`voice`: sentences are spoken, transcribed by another model, and the words counted that it did not hear."""
+"""`voice`: sentences spoken by the model and transcribed by another, with the words that were not heard counted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from antiphon.runtime.loading.loading import load_model
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 OPINIONS = ("signal", "background", "overall")
-#: Bytes of the judge's cache.
+#: Bytes of the judge's KV cache.
 JUDGE_CACHE = 128 << 20
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Errors name the `source`."""
+    """Sentence to speak. Errors name the `source`."""
 
     id: str
     text: str
@@ -38,7 +38,7 @@ class Sentence:
 
 
 class VoiceRoundTrip(EvaluationTask[Sentence]):
-    """Error rates of the judge's transcripts, and where DNSMOS is installed, opinions of the sound from 1 to 5."""
+    """Error rates of the judge's transcripts and, if DNSMOS is installed, opinions of the sound from 1 to 5."""
 
     name = "voice"
     summary = "round-trip word error rate of a voice, and DNSMOS"
@@ -54,7 +54,7 @@ class VoiceRoundTrip(EvaluationTask[Sentence]):
         super().__init__(options)
         self.judge = self.options.judge or DEFAULT_JUDGE
         check_catalog_task(self.judge, "transcribe")
-        align_words(normalizer()("a"), "a")  # a package that is missing is an error before anything is loaded
+        align_words(normalizer()("a"), "a")  # reports a missing package before anything is loaded
         self.has_opinions = find_spec("speechmos") is not None and find_spec("onnxruntime") is not None
         if self.has_opinions:
             opinions = tuple(Metric(f"DNSMOS {name}", (name,)) for name in OPINIONS)
@@ -89,7 +89,7 @@ class VoiceRoundTrip(EvaluationTask[Sentence]):
         return ItemResult(item.id, values, found.text)
 
     def spoken(self, subject: Subject, text: str, stopped: Event) -> Floats:
-        """The sentence as sound at 16 kHz."""
+        """Return the spoken sentence as sound at 16 kHz."""
         options = {"voice": self.options.voice, "language": self.options.language}
         with subject.engine.speak(text, model=subject.name, **options) as synthesis:
             pieces = []
