@@ -17,17 +17,16 @@ class SamplingParams:
 
     A temperature of 0 always takes the most likely token. `top_k` 0, `top_p` 1, `min_p` 0 and `typical_p` 1 are off.
     The same `seed` gives the same text. An answer ends at `max_tokens`, at the model's end token unless `ignore_eos`,
-    or before one of the `stop` strings. `logprobs` is how many of the likeliest tokens to report beside each token's
-    own log-probability; None reports nothing. `prompt_logprobs` reports those of the prompt and turns the prefix
-    cache off; `prompt_top_logprobs` is how many of the likeliest tokens to report beside each, by default as many as
-    `logprobs`, and adds the ranks of the prompt's tokens.
+    or before one of the `stop` strings. `logprobs` is the number of most probable tokens that are reported beside each
+    token's own log-probability; None reports nothing. `prompt_logprobs` reports log-probabilities of the prompt and
+    turns the prefix cache off; `prompt_top_logprobs` is the number of most probable tokens beside each of them, by
+    default that of `logprobs`, and adds the ranks of the prompt's tokens.
 
     Text has no control tokens unless `skip_special_tokens` is False, and it ends before the stop string or stop token
     unless `include_stop_str_in_output`.
 
     `speculate` is `off`, `ngram` or, where the engine has a draft model, `draft`; by default the engine's setting. It
-    changes how soon the tokens come and no token.
-    `prediction` is what the answer is expected to be, as far as it is known: a text that is to be edited, for instance.
+    changes the speed, never the tokens. `prediction` is the expected answer, such as a text that is to be edited.
 
     Logits are changed in this order: grammar, allowed and banned tokens and minimum length; logit bias; penalties;
     temperature; then top-k, typical, top-p and min-p choose the tokens to sample from.

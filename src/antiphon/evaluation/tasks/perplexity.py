@@ -89,9 +89,7 @@ class Perplexity(EvaluationTask[ScoredWindow]):
         return windows(tokens, context, stride)
 
     def sizes(self, subject: Subject) -> tuple[int, int]:
-        """Return the context and the stride in tokens: by default what the model accepts, at most 1,024, and half of
-        it.
-        """
+        """Return context and stride in tokens. Defaults: DEFAULT_CONTEXT or the model limit, and half."""
         longest = subject.loaded.model.max_positions - 1
         context = self.options.context or min(DEFAULT_CONTEXT, longest)
         if context < 2:

@@ -1,4 +1,4 @@
-"""`CacheMap`: the pages of a cache as runs of free, cached and shared ones, and of those of each request."""
+"""`CacheMap`: the pages of a cache as runs of free, cached, shared and owned pages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 from antiphon.engine.kv.pool import NO_BLOCK, PoolSnapshot
 from antiphon.engine.model_slot import ModelSlot
 
-#: Codes of pages; a request's pages have this code plus its index in `owners`.
+#: Codes of pages. A request's pages have FIRST_OWNER plus the request's index in `owners`.
 FREE, CACHED, SHARED, FIRST_OWNER = 0, 1, 2, 3
-#: A map has no more cells: of larger caches every n-th page is shown.
+#: Maximum cells of a map; larger caches show every n-th page.
 MAX_CELLS = 8192
 
 
 @dataclass(frozen=True)
 class CacheSnapshot:
-    """Copies of the books of a model's cache. `tables` has, for each request, its block ids by pool."""
+    """Copies of the records of a model's cache. `tables` has, for each request, its block ids by pool."""
 
     model: str
     device: str
-    pools: list[tuple[str, PoolSnapshot]]  # by name of the group
+    pools: list[tuple[str, PoolSnapshot]]  # by group name
     tables: list[tuple[str, list[list[int]]]]
 
 
 def cache_snapshot(slot: ModelSlot) -> CacheSnapshot | None:
-    """The model's cache now; None if it has none. For the engine's thread: it copies lists and computes nothing."""
-    kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have none
+    """Copy the records of the model's cache in the engine's thread; return None if it has no cache."""
+    kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have no cache
     if kv is None:
         return None
     pools = [(group.name, pool.snapshot()) for group, pool in zip(kv.groups, kv.pools, strict=True)]
@@ -39,16 +39,19 @@ def cache_snapshot(slot: ModelSlot) -> CacheSnapshot | None:
 
 
 def held_bytes(slot: ModelSlot) -> int:
-    """Of the arena: what a model's cache holds, cached and free pages included. For the engine's thread."""
+    """Return the bytes of the arena that a model's cache holds, including cached and free pages.
+
+    Call it in the engine's thread.
+    """
     kv = getattr(slot.scheduler, "kv", None)
     return 0 if kv is None else sum(len(pool.lent_slabs()) for pool in kv.pools) * kv.arena.slab_bytes
 
 
 def cache_maps(snapshot: CacheSnapshot) -> list[dict[str, Any]]:
-    """One map for each pool of a model's cache.
+    """Return a map for each pool of a model's cache.
 
-    `runs` are pairs of a code and a number of cells, one after the other, over the pool's pages in the order of the
-    arena; a cell is `pages_per_cell` pages, shown by the first of them.
+    `runs` are alternating codes and numbers of cells over the pool's pages in the order of the arena; a cell represents
+    `pages_per_cell` pages by the code of the first of them.
     """
     return [_pool_map(snapshot, index) for index in range(len(snapshot.pools))]
 
@@ -84,7 +87,7 @@ def _held(table: Sequence[int]) -> Any:
 
 
 def _in_order_of_arena(codes: Any, pool: PoolSnapshot) -> Any:
-    """The codes of the blocks in slabs that the pool holds; it may have had more slabs before."""
+    """Return the codes of the pool's blocks in the order of the arena, without slabs that the pool has returned."""
     size = pool.blocks_per_slab
     indexes = sorted(pool.slabs, key=pool.slabs.__getitem__)
     by_slab = codes[: len(codes) // size * size].reshape(-1, size)
@@ -92,7 +95,7 @@ def _in_order_of_arena(codes: Any, pool: PoolSnapshot) -> Any:
 
 
 def run_lengths(cells: Any) -> list[int]:
-    """Each run of equal cells as its value and its length, one after the other."""
+    """Return alternating values and lengths of the runs of equal cells."""
     if not cells.size:
         return []
     starts = np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1])))

@@ -1,4 +1,4 @@
-"""`GapCounts`: gaps between the tokens of a request, counted by their length on a logarithmic scale."""
+"""`GapCounts`: gaps between the tokens of requests, counted on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from itertools import pairwise
 from antiphon.engine.request import Request
 from antiphon.engine.telemetry import RequestRecord
 
-#: Bucket n has gaps from `SHORTEST` times 10 to the power n / `PER_DECADE` on; the first has shorter ones too.
+#: Scale of the buckets: bucket n starts at `SHORTEST` seconds times 10 to the power n / `PER_DECADE`. The first bucket
+#: includes shorter gaps.
 SHORTEST = 1e-4
 PER_DECADE = 20
 NUM_BUCKETS = 7 * PER_DECADE
@@ -23,21 +24,21 @@ def bucket(seconds: float) -> int:
 
 
 class GapCounts:
-    """Remembers how many tokens of each open request have been counted."""
+    """Counter of gaps that remembers how many tokens of each open request it has counted."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[Request, int]] = {}
 
     def take(self, live: Iterable[Request], ended: Iterable[RequestRecord]) -> dict[str, list[list[int]]]:
-        """For each model with new gaps, pairs of a bucket and the number of its gaps."""
+        """Return pairs of a bucket and its number of new gaps, for each model with new gaps."""
         found: dict[str, Counter[int]] = {}
         known, self._open = self._open, {}
         for request in live:
             _, seen = known.pop(request.id, (request, 0))
             self._open[request.id] = (request, _count(request, seen, found))
-        for request, seen in known.values():  # they have ended since
+        for request, seen in known.values():  # these requests have ended since
             _count(request, seen, found)
-        for record in ended:  # those that were never seen open have their mean only
+        for record in ended:  # a request that was never seen open contributes its mean gap only
             if record.id not in known and record.id not in self._open and record.output_tokens > 1:
                 gaps = found.setdefault(record.model, Counter())
                 gaps[bucket(record.time_per_output_token)] += record.output_tokens - 1
@@ -45,7 +46,7 @@ class GapCounts:
 
 
 def _count(request: Request, seen: int, found: dict[str, Counter[int]]) -> int:
-    """Count the gaps before the tokens after the first `seen`; returns how many tokens have been seen now."""
+    """Count the gaps before the tokens after the first `seen`; return the number of tokens seen so far."""
     times = request.marks.tokens
     number = len(times)
     new = times[max(0, seen - 1) : number]

@@ -1,4 +1,4 @@
-"""`MemoryReader`: the memory of an engine by device, model and kind."""
+"""`MemoryReader`: memory of an engine by device, model and kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.runtime.slots.resident import slot_names
 
 
 class MemoryReader:
-    """For the engine's thread. `models` returns those that are loaded."""
+    """Reader of an engine's memory, for the engine's thread. `models` returns the loaded models."""
 
     def __init__(
         self, devices: Iterable[EngineDevice], core: EngineCore, models: Callable[[], Iterable[LoadedModel]]
@@ -24,12 +24,12 @@ class MemoryReader:
         self._devices = devices
         self._core = core
         self._models = models
-        self._weights: dict[str, tuple[Model, int]] = {}  # counted once for each load
+        self._weights: dict[str, tuple[Model, int]] = {}  # counted once per load
 
     def read(self) -> dict[str, Any]:
-        """For each device the bytes of its cache's arena, and for each model its weights and its part of the arena.
+        """Return, for each device, the bytes of its arena and of its models' weights and caches.
 
-        `other_bytes` is what the device, or on the CPU the process, uses besides: workspace, code and libraries.
+        `other_bytes` is other use of the device, or of the process on the CPU: workspace, code and libraries.
         """
         models = {loaded.name: loaded for loaded in self._models()}  # an adapter has the name of its model
         self._weights = {name: self._count(loaded) for name, loaded in models.items()}
@@ -45,7 +45,7 @@ class MemoryReader:
         weights = sum(card["weight_bytes"] for card in cards.values())
         figures = device.figures()
         if device.name == CPU:
-            # Pages of the arena that no model holds are not backed by memory.
+            # Pages that no model holds are not backed by memory.
             used, cache = resident_bytes(), figures["lent_bytes"]
         else:
             used, cache = figures["memory_bytes"] - figures["free_bytes"], figures["total_bytes"]

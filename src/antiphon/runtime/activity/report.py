@@ -1,7 +1,6 @@
-"""`ActivityReport`: what listeners know of an engine, kept up to date by samples.
+"""`ActivityReport`: the state of an engine for listeners, updated with samples.
 
-It has numbers, names and states only. No token and no text of a request is in it, nor an error's message, which may
-quote one.
+It has numbers, names and states only: no token and no text of a request, and no error message, which may quote a text.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from antiphon.runtime.activity.gaps import NUM_BUCKETS, PER_DECADE, SHORTEST, Ga
 from antiphon.runtime.activity.rows import REQUEST_COLUMNS, STEP_COLUMNS, ended_row, live_row, state_of, step_row
 from antiphon.runtime.activity.sample import ActivitySample
 
-#: Of a snapshot: recent steps and ended requests.
+#: Maximum numbers of recent steps and ended requests in a snapshot.
 MAX_STEPS = 2000
 MAX_ENDED = 200
-#: Of one report: more are left out and counted.
+#: Maximum numbers of new steps and rows in a report; further ones are only counted.
 MAX_NEW_STEPS = 500
 MAX_ROWS = 1000
 
 
 class ActivityReport:
-    """For one thread. `update` takes the samples of all cores, taken one after the other."""
+    """Activity report for one thread. `update` takes the samples of all cores."""
 
     def __init__(self) -> None:
         self._steps: deque[list[Any]] = deque(maxlen=MAX_STEPS)
         self._ended: deque[list[Any]] = deque(maxlen=MAX_ENDED)
         self._live: dict[str, list[Any]] = {}
-        self._marks: dict[str, tuple[object, ...]] = {}  # of live requests: what a row is sent again for
+        self._marks: dict[str, tuple[object, ...]] = {}  # of live requests: a row is sent again when its mark changes
         self._gaps = GapCounts()
         self._roles: dict[str, str] = {}
         self._models: list[dict[str, Any]] = []
@@ -49,7 +48,7 @@ class ActivityReport:
         with_caches: bool = False,
         memory: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Take what happened and return it. With `with_counts`, requests whose token counts changed are in it too."""
+        """Add samples and return the changes. `with_counts` includes requests whose token counts changed."""
         self._clock = max((sample.clock for sample in samples), default=self._clock)
         news: dict[str, Any] = {"clock": round(self._clock, 6)}
         dropped = sum(sample.num_dropped for sample in samples)
@@ -116,7 +115,7 @@ class ActivityReport:
             news["cache"] = [pool for own in changed.values() for pool in own]
 
     def snapshot(self) -> dict[str, Any]:
-        """All that is known now, with the names of the columns."""
+        """Return the whole state, with the names of the columns."""
         return {
             "clock": round(self._clock, 6),
             "step_columns": STEP_COLUMNS,

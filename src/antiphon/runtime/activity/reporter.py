@@ -1,4 +1,4 @@
-"""`ActivityReporter`: a thread that reports what an engine does, while there is a listener."""
+"""`ActivityReporter`: a thread that reports an engine's activity while there is a listener."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from antiphon.runtime.activity.sample import ActivitySample, ActivitySampler
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop
 
-#: Reports in a second, at most; the engine's thread makes one short call for each.
+#: Minimum seconds between reports, each of which needs one short call in the engine's thread.
 INTERVAL_SECONDS = 0.1
-#: Between two counts of the tokens of running requests, two maps of the cache, and two figures of memory.
+#: Minimum seconds between two counts of tokens, two maps of the cache, and two memory readings.
 SECONDS = {"counts": 0.5, "cache": 0.5, "memory": 1.0}
 
 encode = msgspec.json.Encoder().encode
 
 
 class ActivityReporter:
-    """`send` gets an id and a report as JSON: for each id that asked a snapshot, and under an empty one what happened.
+    """Thread that reports an engine's activity as JSON through `send`.
 
-    `memory` returns the memory by device and model; it is called in the engine's thread. Nothing is measured for the
-    reports: they are made of the telemetry and the books that the engine keeps in any case. A step costs nothing more.
+    `send` receives an id and a report: a snapshot for each id that asked, and later changes under an empty id. `memory`
+    returns the memory by device and model; it is called in the engine's thread. Reports are made of telemetry and
+    records that the engine keeps in any case, so a step costs nothing more.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ActivityReporter:
         self._thread: threading.Thread | None = None
 
     def watch(self, listener: str) -> None:
-        """Send a snapshot under that id soon, and what happens from then on."""
+        """Send a snapshot under this id soon, and changes from then on."""
         with self._changed:
             self._asked.append(listener)
             if self._thread is None:
@@ -55,7 +56,7 @@ class ActivityReporter:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Report no more. Returns at once."""
+        """Stop reporting. Return at once."""
         with self._changed:
             self._thread = None
             self._asked.clear()
@@ -86,7 +87,7 @@ class ActivityReporter:
 
 
 class _Rounds:
-    """Samples both loops when there is something new; counts, maps and memory less often than the rest."""
+    """Sampler of both loops when something is new; it takes counts, maps and memory less often than the rest."""
 
     def __init__(self, loop: EngineLoop, detectors: DetectorLane, memory: Callable[[], dict[str, Any]]) -> None:
         self._loop = loop
@@ -95,11 +96,14 @@ class _Rounds:
         self._models = ActivitySampler(loop.core, MAX_STEPS, MAX_ENDED)
         self._detections = ActivitySampler(detectors.core)
         self._due = dict.fromkeys(SECONDS, 0.0)
-        self._owed: set[str] = set()  # not reported since something happened
+        self._owed: set[str] = set()  # kinds that have changed since they were last reported
         self.report = ActivityReport()
 
     def take(self, now: float, must: bool) -> dict[str, Any] | None:
-        """What happened since the last round, or None. Waits for the step that is running. With `must`, all is new."""
+        """Return the changes since the last round, or None. With `must`, everything is sampled.
+
+        Waits for the step that is running.
+        """
         has_news = self._models.has_news() or self._detections.has_news()
         if must or has_news:
             self._owed |= set(SECONDS)
@@ -113,8 +117,8 @@ class _Rounds:
         self._owed -= due
         self._due |= {name: now + SECONDS[name] for name in due}
         news = self.report.update(samples, with_counts="counts" in due, with_caches="cache" in due, memory=memory)
-        return news if len(news) > 1 else None  # there is more than the clock
+        return news if len(news) > 1 else None  # more than the clock
 
     def _sample(self, with_caches: bool, with_memory: bool) -> tuple[list[ActivitySample], dict[str, Any] | None]:
-        """In the engine's thread."""
+        """Sample in the engine's thread."""
         return [self._models.take(with_caches)], self._memory() if with_memory else None

@@ -1,4 +1,4 @@
-"""Steps and requests as rows of plain values: numbers, times and states, and never a token or a text."""
+"""Steps and requests as rows of plain values: numbers, times and states, never a token or a text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from antiphon.engine.request import Request, RequestState
 from antiphon.engine.telemetry import RequestRecord, StepRecord
 
-#: Starts are seconds of the engine's clock; durations, the whole and its parts, are microseconds.
+#: Columns of a step. Starts are seconds of the engine's clock; durations, in total and of the parts, are microseconds.
 STEP_COLUMNS = (
     "index",
     "model",
@@ -28,7 +28,7 @@ STEP_COLUMNS = (
 )
 PARTS = STEP_COLUMNS[-5:]
 
-#: Times are seconds of the engine's clock, or null for what has not happened.
+#: Columns of a request. Times are seconds of the engine's clock, or null for events that have not happened.
 REQUEST_COLUMNS = (
     "id",
     "model",
@@ -50,7 +50,7 @@ REQUEST_COLUMNS = (
 
 FINISH_REASON = REQUEST_COLUMNS.index("finish_reason")
 
-#: What a slot with this role does in a step; a decoder prefills, decodes, or does both.
+#: Kind of step by the role of its slot; a decoder's step is a prefill, a decode or mixed.
 KINDS = {"encoder": "encoder", "embedding": "embedding", "synthesis": "synthesis", "detector": "detection"}
 
 
@@ -75,7 +75,7 @@ def step_row(step: StepRecord, role: str) -> list[Any]:
 
 
 def live_row(request: Request) -> list[Any]:
-    """A request that has not ended, or ends while its step is in flight."""
+    """Return the row of a request that has not ended, or that ended while its step is in flight."""
     row = ended_row(replace(RequestRecord.of(request), state=state_of(request)))
     if request.finish_reason is None:
         row[FINISH_REASON] = None
@@ -104,7 +104,7 @@ def ended_row(record: RequestRecord) -> list[Any]:
 
 
 def state_of(request: Request) -> str:
-    """Its state; `preempted` or `swapped` if it waits for the second time."""
+    """Return the request's state, or `preempted` or `swapped` if it waits after a preemption."""
     if request.state is RequestState.WAITING and request.marks.preemptions:
         return "swapped" if request.swapped else "preempted"
     return str(request.state)

@@ -1,4 +1,4 @@
-"""`ActivitySample`: what the engine's thread copies for a report, between two steps."""
+"""`ActivitySample`: the engine's state that its thread copies for a report, between two steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.runtime.activity.cache_map import CacheSnapshot, cache_snapshot
 
 @dataclass(frozen=True)
 class SlotState:
-    """A resident part of a model, and its queues."""
+    """Resident part of a model, and the lengths of its queues."""
 
     name: str
     role: str
@@ -23,12 +23,12 @@ class SlotState:
 
 @dataclass(frozen=True)
 class ActivitySample:
-    """Steps and requests are those since the sample before. `live` may change after the sample was taken."""
+    """Steps and requests since the last sample. `live` requests may change after the sample was taken."""
 
     clock: float
     steps: list[StepRecord]
     ended: list[RequestRecord]
-    #: Steps and requests that were forgotten before they were sampled.
+    #: Steps and requests that were discarded before they were sampled.
     num_dropped: int
     live: list[Request]
     slots: list[SlotState]
@@ -36,10 +36,10 @@ class ActivitySample:
 
 
 class ActivitySampler:
-    """Samples one core. It costs the core nothing between two samples: its telemetry is kept in any case."""
+    """Sampler of one core, at no cost between samples: the core keeps its telemetry in any case."""
 
     def __init__(self, core: EngineCore, num_steps: int = 0, num_ended: int = 0) -> None:
-        """The first sample has the last `num_steps` steps and `num_ended` requests."""
+        """Start with the last `num_steps` steps and `num_ended` requests in the first sample."""
         self.core = core
         telemetry = core.telemetry
         self._steps = max(0, telemetry.num_steps - num_steps, telemetry.num_steps - len(telemetry.steps))
@@ -47,7 +47,7 @@ class ActivitySampler:
         self._seen: tuple[object, ...] | None = None
 
     def has_news(self) -> bool:
-        """Whether anything happened since the last sample. Reads numbers only, so any thread may ask."""
+        """Return whether anything happened since the last sample. Any thread may call it."""
         return self._version() != self._seen
 
     def _version(self) -> tuple[object, ...]:
@@ -55,7 +55,7 @@ class ActivitySampler:
         return telemetry.num_steps, telemetry.num_arrivals, telemetry.num_ended, tuple(self.core.slots)
 
     def take(self, with_caches: bool) -> ActivitySample:
-        """For the core's own thread."""
+        """Take a sample in the core's own thread."""
         telemetry = self.core.telemetry
         self._seen = self._version()
         steps, ended = telemetry.steps_since(self._steps), telemetry.requests_since(self._ended)

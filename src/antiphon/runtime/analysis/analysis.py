@@ -1,4 +1,4 @@
-"""What a model costs on a machine, from its recorded programs: nothing is loaded and nothing runs."""
+"""Cost of a model on a machine, computed from its recorded programs: nothing is loaded and nothing runs."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.formats.open import open_checkpoint
 
-#: Tokens of a prompt, and before a token that is decoded, where none are given and the model takes so many.
+#: Default tokens of a prompt, and of the context of a decoded token; half of the model's maximum if that is less.
 DEFAULT_TOKENS = 512
-#: The prompt of a decoder that reads an encoder: start of transcript, language, task and no timestamps.
+#: Prompt tokens of a decoder with an encoder: start of transcript, language, task and no timestamps.
 CROSS_PROMPT = 4
 PREFILL, DECODE, ENCODE, EMBED = "prefill", "decode", "encode", "embed"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is analyzed: so many requests at once, tokens of their prompts, and tokens before the one decoded."""
+    """Number of requests at once, tokens of their prompts, and tokens before the decoded one."""
 
     batch: int = 1
     prompt: int | None = None
     context: int | None = None
 
     def checked(self, name: str, model: Model) -> tuple[int, int]:
-        """The prompt and the context, with defaults that the model takes. More than it takes is an error."""
+        """Return the prompt and the context with defaults; reject sizes that the model does not accept."""
         most, decoder = model.max_positions, model.part(TokenDecoder)
         short = CROSS_PROMPT if decoder is not None and decoder.cross is not None else DEFAULT_TOKENS
         prompt = min(short, max(1, most // 2)) if self.prompt is None else self.prompt
@@ -60,13 +60,13 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was found. `unknown` are sentences about what could not be."""
+    """Result of an analysis. `unknown` has sentences about figures that could not be determined."""
 
     name: str
     task: Task
     machine: Machine
     limits: MachineLimits
-    is_measured: bool  # of limits: False if they are given
+    is_measured: bool  # whether the limits were measured rather than given
     batch: int
     prompt: int
     context: int
@@ -81,14 +81,17 @@ class Analysis:
 
 
 def analyze(resolved: ResolvedModel, sizes: Sizes, config: EngineConfig, given: GivenLimits) -> Analysis:
-    """Read headers, build the tree and record it. Limits that are not given are measured, if the machine is here."""
+    """Analyze a model from its headers and recorded programs.
+
+    Limits that are not given are measured, which requires the device to be in this machine.
+    """
     return analyze_checkpoint(resolved.name, open_checkpoint(resolved.path), sizes, config, given)
 
 
 def analyze_checkpoint(
     name: str, checkpoint: Checkpoint, sizes: Sizes, config: EngineConfig, given: GivenLimits
 ) -> Analysis:
-    """The same for a checkpoint that is open."""
+    """Analyze an open checkpoint as `analyze` does."""
     tensors = checkpoint.tensors().values()
     model = build_model(checkpoint)
     machine = open_machine(config, given, name, model)
@@ -126,7 +129,7 @@ def analyze_checkpoint(
 
 
 def _recorded(model: Model, machine: Machine, config: EngineConfig, unknown: list[str]) -> dict[str, Recording]:
-    """The programs of the model, by name, over pages of the configured type."""
+    """Return the model's programs by name, over pages of the configured type."""
     decoder = model.part(TokenDecoder)
     layouts = []
     if decoder is not None:
@@ -143,7 +146,7 @@ def _recorded(model: Model, machine: Machine, config: EngineConfig, unknown: lis
 
 
 def _phases(model: Model, recorded: Mapping[str, Recording], batch: int, prompt: int, context: int) -> dict[str, Phase]:
-    """The phases whose programs are recorded, in the order in which a request goes through them."""
+    """Return the phases whose programs are recorded, in the order in which a request passes them."""
     decoder, sections = model.part(TokenDecoder), Sections(model)
     states = 0 if decoder is None or decoder.cross is None else decoder.cross.num_states
     sizes = {
@@ -164,7 +167,7 @@ def _phases(model: Model, recorded: Mapping[str, Recording], batch: int, prompt:
 def _kv_bytes(
     model: Model, machine: Machine, config: EngineConfig, weight_bytes: int, unknown: list[str]
 ) -> int | None:
-    """The memory that an engine would give keys and values."""
+    """Return the bytes that an engine would reserve for keys and values; None if unknown."""
     if machine.is_cpu:
         return config.kv_bytes or config.cpu_kv_bytes
     if machine.device is None:

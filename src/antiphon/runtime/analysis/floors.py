@@ -1,4 +1,4 @@
-"""The least time of a phase, by the bytes and operations of each part of the model."""
+"""Minimum time of a phase, by the bytes and operations of each part of the model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from antiphon.ops.program.floor import Cost, UniformStep, instruction_cost
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.analysis.sections import Section, Sections
 
-#: Times that differ by a smaller share are equal: sums of many small numbers round.
+#: Relative difference below which times are equal, since sums of many small numbers round.
 TIE = 1e-9
 
 
 @dataclass(frozen=True)
 class PartFloor:
-    """The sums over instructions, each of which is limited by its bytes or by its operations."""
+    """Sums over instructions, each of which is limited by its bytes or by its operations."""
 
     bytes: float = 0.0
     macs: float = 0.0
@@ -36,7 +36,7 @@ class PartFloor:
 
     @property
     def is_bound_by_operations(self) -> bool:
-        """Whether its operations take at least as long as its bytes."""
+        """Whether the operations take at least as long as the bytes."""
         return self.seconds_of_operations >= self.seconds_of_bytes * (1 - TIE)
 
     @property
@@ -46,7 +46,7 @@ class PartFloor:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """A program, and what one run of it is given."""
+    """Program with the size of one run."""
 
     recording: Recording
     size: UniformStep
@@ -54,15 +54,15 @@ class ProgramRun:
 
 @dataclass(frozen=True)
 class Phase:
-    """What is run for a batch of requests: programs one after the other, and the logits that tokens are drawn from."""
+    """Programs that run for a batch of requests, one after the other, and the logits that tokens are sampled from."""
 
     name: str
     runs: tuple[ProgramRun, ...]
     sections: Sections
-    num_logits: int = 0  # of a request
+    num_logits: int = 0  # per request
 
     def floors(self, limits: MachineLimits) -> dict[Section, PartFloor]:
-        """By section; those that cost nothing are left out."""
+        """Return the floor of each section that costs anything."""
         found: dict[Section, PartFloor] = {}
         for run in self.runs:
             for instruction in run.recording.instructions:
@@ -71,7 +71,7 @@ class Phase:
                     section = self.sections.of(instruction)
                     found[section] = found.get(section, PartFloor()) + PartFloor.of(cost, limits)
         if self.num_logits:
-            # A comparison for each logit. They have just been written, and stay in the caches as activations do.
+            # A comparison per logit. The logits have just been written, and stay in the caches as activations do.
             drawn = Cost(0.0, self.runs[-1].size.rows * self.num_logits, limits.macs_per_second)
             found[Section.SAMPLING] = PartFloor.of(drawn, limits)
         return {section: found[section] for section in Section if section in found}
@@ -80,11 +80,11 @@ class Phase:
         return total(list(self.floors(limits).values()))
 
     def of_batch(self, rows: int) -> Phase:
-        """The same phase for another number of requests."""
+        """Return this phase for another number of requests."""
         return replace(self, runs=tuple(replace(run, size=replace(run.size, rows=rows)) for run in self.runs))
 
     def after(self, context: int) -> Phase:
-        """The same phase after another number of tokens."""
+        """Return this phase after another number of tokens."""
         return replace(self, runs=tuple(replace(run, size=replace(run.size, context=context)) for run in self.runs))
 
 
@@ -93,9 +93,9 @@ def total(floors: Sequence[PartFloor]) -> PartFloor:
 
 
 def crossover(one: PartFloor, two: PartFloor) -> int | None:
-    """The batch from which on operations take at least as long as bytes, given the floors of 1 and of 2 requests.
+    """Return the smallest batch in which operations take at least as long as bytes; None if no batch is.
 
-    None: there is no such batch. Both times grow by the same amount with each request.
+    `one` and `two` are the floors of 1 and of 2 requests; both times grow by the same amount with each request.
     """
     lead = one.seconds_of_operations - one.seconds_of_bytes
     gain = two.seconds_of_operations - two.seconds_of_bytes - lead

@@ -1,4 +1,4 @@
-"""Memory of keys and values: bytes of a token and of a request, and how many requests fit."""
+"""Memory of keys and values: bytes per token and per request, and the number of requests that fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.runtime.slots.decoder import cache_layouts, group_specs
 
 @dataclass(frozen=True)
 class PageMemory:
-    """Of pages of one type. `num_fitting` requests of the analyzed length fit; None: the memory is not known."""
+    """Memory of pages of one type. `num_fitting` requests of the analyzed length fit; None if the memory is unknown."""
 
     type: str
     bytes_per_token: float
@@ -30,7 +30,10 @@ class PageMemory:
 def page_memory(
     decoder: TokenDecoder, machine: Machine, config: EngineConfig, kv_bytes: int | None, length: int
 ) -> Iterator[PageMemory]:
-    """For each type of pages that the device has and that suits the model's heads; requests have `length` tokens."""
+    """Yield the memory of each type of pages that the device supports and that suits the model's heads.
+
+    Requests have `length` tokens.
+    """
     for name, dtype in PAGE_TYPES.items():
         if machine.is_cpu and not ops.stores_pages(dtype, CPU):
             continue
@@ -41,7 +44,7 @@ def page_memory(
             continue
         largest = max(layout.block_bytes for layout in layouts)
         slab_bytes = 0 if kv_bytes is None else config.slab_size(kv_bytes, 0 if machine.is_cpu else largest)
-        # Without a budget, or if a block is too large for its slabs, the arena only has to take a block.
+        # Without a budget, or if a block is too large for its slabs, one block must fit the arena.
         books = SlabArena(kv_bytes or 0, max(slab_bytes, largest))
         manager = KVManager(books, group_specs(layouts), config.block_tokens)
         cross_tokens = 0 if decoder.cross is None else decoder.cross.num_states

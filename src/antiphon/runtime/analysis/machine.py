@@ -1,4 +1,4 @@
-"""`Machine`: what a model is analyzed for, a device that is open or a GPU that is not here."""
+"""`Machine`: the device of an analysis, which is open or a GPU that is not in this machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from antiphon.runtime.loading.machine_limits import GivenLimits, card_limits, pr
 from antiphon.runtime.loading.weight_forms import GPU_BACKEND
 
 CUDA = "cuda"
-#: What a GPU computes in where neither a model nor a caller prefers another type.
+#: Compute type of a GPU if neither the model nor the caller prefers another.
 GPU_TYPE = torch.bfloat16
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`device` is None for a GPU that is not here: its limits are given, and its memory is not known."""
+    """Machine of an analysis. `device` is None for a GPU elsewhere, whose limits are given and memory is unknown."""
 
     name: str
     hardware: str
@@ -40,16 +40,16 @@ class Machine:
         return self.device is not None and self.device.is_cpu
 
     def limits(self, given: GivenLimits, weight_bytes: int) -> MachineLimits:
-        """The given limits; what is not given is measured, on as many bytes as a step reads."""
+        """Return the given limits, completed by measurements over as many bytes as a step reads."""
         if self.device is None:
             known = given.known()
-            assert known is not None  # or the machine would not have been made
+            assert known is not None  # checked by `open_machine`
             return known
         return processor_limits(given, weight_bytes) if self.is_cpu else card_limits(given, self.device)
 
 
 def open_machine(config: EngineConfig, given: GivenLimits, name: str, model: Model) -> Machine:
-    """The configured device, as the named model would use it. A GPU need not be here if its limits are given."""
+    """Open the configured device as the model would use it; a GPU with given limits may be missing."""
     kind, _, number = config.device.partition(":")
     if kind == CUDA:
         obstacle = cuda_obstacle(int(number or 0))

@@ -1,4 +1,4 @@
-"""The weights of a model that is not loaded, with the sizes that they would have on a machine."""
+"""Weights of a model that is not loaded, with the sizes that they would have on a machine."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from antiphon.runtime.loading.weight_forms import GPU_BACKEND, WeightOptions, We
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
-#: The key among a weight's packed forms. Nothing can compute with it.
+#: Key among a weight's packed forms, for a form without content.
 PLANNED = "planned"
 
 
 @dataclass(frozen=True)
 class PlannedForm:
-    """What a weight would become: its bytes, and whether products with it round their input to int8."""
+    """Form that a weight would get: its bytes, and whether its products round their input to int8."""
 
     nbytes: int
     is_packed: bool
 
 
 def plan_weights(model: Model, machine: Machine, options: WeightOptions) -> None:
-    """Give every weight the size that loading the model would give it. Afterwards the model can only be recorded."""
+    """Give every weight the size that loading would give it. Afterwards the model can only be recorded."""
     device_type = "cpu" if machine.is_cpu else "cuda"
     targets = WeightTargets(model.weight_rules(), options, machine.backend, device_type)
     dtype = machine.compute_type if model.takes_compute_type else torch.float32

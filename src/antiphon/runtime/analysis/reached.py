@@ -1,4 +1,4 @@
-"""What an engine reaches of the least times: a short prefill and a short decode, measured."""
+"""Share of the minimum times that an engine reaches, measured on a short prefill and a short decode."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from antiphon.weights.catalog.model_tasks import KINDS
 
 #: Tokens that each request decodes.
 DECODED = 32
-#: Of the prompts that are run first, so that memory is touched and kernels are compiled before anything is timed.
+#: First seed of warm-up prompts, which touch memory and compile kernels before anything is timed.
 WARM_UP = 1000
-#: How often, and how long, a GPU runs before it is timed.
+#: Minimum rounds and seconds for which a GPU runs before it is timed.
 WARM_TURNS, WARM_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Steps of one phase: the time that they took and the least that they could have taken.
+    """Measured steps of one phase: their time, and the minimum time that they could have taken.
 
-    `kinds` are the instructions of all steps of the phase; None where they are not timed.
+    `kinds` are the instructions of all steps of the phase; None if the device does not time them.
     """
 
     phase: str
@@ -47,18 +47,18 @@ class Reached:
 
 
 def check_can_run(name: str, task: Task) -> None:
-    """Only models that generate text are run."""
+    """Reject models that do not generate text."""
     if task is not Task.GENERATE:
         kind = KINDS.get(task, f"for {task}")
         raise UnsupportedError(f"{name} is {kind}; --profile is for models that generate text")
 
 
 def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> list[Reached]:
-    """Run a prefill and a decode of the analyzed sizes in an engine of the model's own."""
+    """Measure a prefill and a decode of the analyzed sizes in an engine of the model's own."""
     check_can_run(loaded.name, loaded.model.task)
     block, most = config.block_tokens, loaded.model.max_positions - DECODED - 1
     # All but the last token of these prompts are whole blocks, which the prefix cache keeps: every step is a decode.
-    # Half of the steps come after fewer tokens than was asked for, half after more.
+    # Half of the steps come after fewer tokens than the requested context, half after more.
     start = max(0, min(analysis.context - DECODED // 2, most)) // block * block + 1
     with Engine(loaded, config=config) as engine:
         _warm_up(engine, loaded, analysis, block, start)
@@ -74,8 +74,11 @@ def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> li
 
 
 def _warm_up(engine: Engine, loaded: LoadedModel, analysis: Analysis, block: int, start: int) -> None:
-    """On a CPU short prompts are enough. On a GPU kernels are compiled and graphs captured for the sizes that come, and
-    the card raises its clock only while it is busy: steps of the sizes that are measured run for a while."""
+    """Run steps that are not timed.
+
+    On a CPU short prompts are enough. A GPU compiles kernels and captures graphs per size, and raises its clock only
+    while it is busy, so steps of the measured sizes run for a while.
+    """
     batch = analysis.batch
     if loaded.device.is_cpu:
         _generate(engine, _prompts(loaded, batch, min(analysis.prompt, block), WARM_UP), 4)
@@ -88,7 +91,7 @@ def _warm_up(engine: Engine, loaded: LoadedModel, analysis: Analysis, block: int
 
 
 def _prompts(loaded: LoadedModel, batch: int, length: int, seed: int = 0) -> list[list[int]]:
-    """Tokens that differ between requests from the first on; what they mean is of no matter."""
+    """Return prompts of arbitrary tokens that differ between requests from the first token on."""
     size = loaded.tokenizer.vocab_size
     return [[(7 * position + 31 * (row + seed)) % size for position in range(length)] for row in range(batch)]
 
@@ -108,7 +111,7 @@ def _prefilled(analysis: Analysis, profile: ModelProfile | None) -> Reached:
 
 
 def _decoded(analysis: Analysis, profile: ModelProfile | None, context: int, is_cpu: bool) -> Reached:
-    """The steps that gave every request a token, the first after `context` tokens."""
+    """Measure the steps that gave every request a token, the first after `context` tokens."""
     own = [] if profile is None else profile.steps
     steps = [step for step in own if step.decode_tokens == analysis.batch and not step.prefill_tokens]
     phase = analysis.phases[DECODE]
@@ -116,7 +119,7 @@ def _decoded(analysis: Analysis, profile: ModelProfile | None, context: int, is_
     reached = _reached(DECODE, steps, sum(floors), profile)
     if is_cpu or len(steps) == 1:
         return reached
-    # One step is planned and launched while another runs: what they take is the time from one to the next.
+    # One step is planned and launched while another runs, so a step's time is the interval between two starts.
     return replace(reached, seconds=(steps[-1].start - steps[0].start) * len(steps) / (len(steps) - 1))
 
 

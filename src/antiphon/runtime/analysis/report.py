@@ -1,4 +1,4 @@
-"""An analysis as lines of a readable text, and as JSON."""
+"""Analysis as lines of readable text, and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_HEADINGS = ("PAGES", "BYTES PER TOKEN", "MB PER REQUEST", "REQUESTS THAT FI
 
 
 def analysis_lines(analysis: Analysis) -> Iterator[str]:
-    """What is known before anything runs."""
+    """Yield the lines of an analysis, without measurements of a run."""
     machine = analysis.machine
     yield (
         f"{analysis.name} on {machine.name} ({machine.hardware}): {analysis.parameters / 1e6:,.1f} M parameters, "
@@ -78,12 +78,12 @@ def _phase_lines(analysis: Analysis, phase: Phase) -> Iterator[str]:
 
 
 def phase_tokens(analysis: Analysis, phase: Phase) -> int:
-    """Tokens that a phase computes, or inputs that it encodes."""
+    """Return the number of tokens that a phase computes, or of inputs that it encodes."""
     return analysis.batch * (analysis.prompt if phase.name in (PREFILL, EMBED) else 1)
 
 
 def crossovers(phase: Phase, limits: MachineLimits) -> dict[str, int | None]:
-    """By section and for all, the batch from which on operations take at least as long as bytes; None: never."""
+    """Return the smallest batch limited by operations, by section and for all; None if no batch is."""
     one, two = (phase.of_batch(rows).floors(limits) for rows in (1, 2))
     found = {str(section): crossover(one[section], two[section]) for section in one}
     return found | {"all": crossover(total(list(one.values())), total(list(two.values())))}
@@ -114,7 +114,7 @@ def _page_lines(analysis: Analysis) -> Iterator[str]:
 
 
 def reached_lines(analysis: Analysis, reached: Sequence[Reached]) -> Iterator[str]:
-    """What a run reached of the floors, by phase and by kind of instruction."""
+    """Yield the measured share of the floors, by phase and by kind of instruction."""
     for phase in reached:
         yield ""
         yield (
@@ -129,7 +129,7 @@ def reached_lines(analysis: Analysis, reached: Sequence[Reached]) -> Iterator[st
 
 
 def analysis_json(analysis: Analysis, reached: Sequence[Reached] = ()) -> dict[str, Any]:
-    """The same figures, in bytes, seconds and multiplications with additions."""
+    """Return the same figures in bytes, seconds and multiply-accumulates."""
     machine, limits = analysis.machine, analysis.limits
     found: dict[str, Any] = {
         "model": analysis.name,

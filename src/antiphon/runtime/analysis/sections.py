@@ -1,4 +1,4 @@
-"""`Section`: which part of a model an instruction of its program belongs to."""
+"""`Section`: parts of a model, to which the instructions of its programs belong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.ops.program.instructions import Instruction
 
 
 class Section(StrEnum):
-    """The parts that costs are summed over, in the order in which they are printed."""
+    """Parts over which costs are summed, in the order in which they are printed."""
 
     EMBEDDINGS = "embeddings"
     CONVOLUTIONS = "convolutions"
@@ -28,7 +28,7 @@ class Section(StrEnum):
 
 
 class Sections:
-    """The sections of one model's instructions."""
+    """Sections of one model's instructions."""
 
     def __init__(self, model: Model) -> None:
         self._of_weight: dict[int, Section] = {}
@@ -51,7 +51,7 @@ class Sections:
 
 _SECTIONS: dict[type[Instruction], Section] = {
     program.EmbedInstruction: Section.EMBEDDINGS,
-    program.AddInstruction: Section.EMBEDDINGS,  # of positions and types; residuals are part of products
+    program.AddInstruction: Section.EMBEDDINGS,  # positions and types; residuals are part of products
     program.ConvolutionInstruction: Section.CONVOLUTIONS,
     program.AttentionInstruction: Section.ATTENTION,
     program.NormInstruction: Section.NORMS,
@@ -59,6 +59,6 @@ _SECTIONS: dict[type[Instruction], Section] = {
 
 
 def _layer_section(layer: Linear) -> Section:
-    """By the layer's name in the checkpoint: what is not part of an attention is part of the MLP."""
+    """Return the section by the layer's name in the checkpoint: layers outside of attention belong to the MLP."""
     names = {word for name, _ in layer.fused for word in name.split(".")}
     return Section.PROJECTIONS if any("att" in word for word in names) else Section.MLP

@@ -1,4 +1,4 @@
-"""`AdapterSlots`: the adapters that are loaded beside their models, each in a slot of its model."""
+"""`AdapterSlots`: loaded adapters, each in a slot of its model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.runtime.loading.loading import LoadedModel
 
 
 class AdapterSlots:
-    """Used from any thread; slots change between two steps, in the engine's thread."""
+    """Loaded adapters, usable from any thread; slots change between two steps, in the engine's thread."""
 
     def __init__(self, loop: EngineLoop, core: EngineCore) -> None:
         self._loop = loop
@@ -30,11 +30,11 @@ class AdapterSlots:
         return MappingProxyType(self._loaded)
 
     def load(self, base: LoadedModel, path: Path, name: str | None) -> tuple[LoadedAdapter, int]:
-        """Read an adapter and give it a slot of its model. Returns once requests can use it."""
+        """Read an adapter and give it a slot of its model; return once requests can use it."""
         full = adapter_model_name(base.name, name_of_adapter(path) if name is None else name)
         with self._lock:
             self._check(base.name, full)
-        adapter = load_adapter(base, path, full)  # others are loaded meanwhile
+        adapter = load_adapter(base, path, full)  # outside of the lock, so that other adapters load meanwhile
         with self._lock:
             self._check(base.name, full)
             slot = self._free_slot(base.name)
@@ -75,7 +75,7 @@ class AdapterSlots:
         self._loop.call(detach).result()
 
     def forget(self, base: str) -> list[str]:
-        """Drop the adapters of a model that is being unloaded; returns their names."""
+        """Remove the adapters of a model that is being unloaded; return their names."""
         with self._lock:
             names = [name for name, (adapter, _) in self._loaded.items() if adapter.base == base]
             for name in names:

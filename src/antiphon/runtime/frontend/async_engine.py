@@ -1,4 +1,4 @@
-"""`AsyncEngine`: the same engine for asyncio. Readers are woken once a step, not once a token."""
+"""`AsyncEngine`: the engine for asyncio. Readers are woken once a step, not once a token."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AsyncEngine(FrontEnd):
         super().__init__(sink, *models, config=config, offline=offline, adapters=adapters, **options)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """Cancel a request by its id, as `AsyncStream.id` has it."""
+        """Cancel a request by its `AsyncStream.id`."""
         self._loop.abort_all([request_id], reason)
 
     # -- text ---------------------------------------------------------------------------------------------------
@@ -103,13 +103,13 @@ class AsyncEngine(FrontEnd):
     async def _streams(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[AsyncStream]:
-        # Tokenizing and compiling take milliseconds; they must not hold up the event loop.
+        # Tokenizing and compiling take milliseconds, which would block the event loop.
         outputs = await asyncio.to_thread(self._samples_of_all, prompts, params, details)
         streams = [AsyncStream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
         try:
             await asyncio.wrap_future(self._loop.add([output.request for output in outputs]))
         except BaseException:
-            for stream in streams:  # a cancelled wait: they may have been taken already
+            for stream in streams:  # a cancelled wait: the engine may have accepted them already
                 stream.close()
             raise
         return streams
@@ -130,7 +130,7 @@ class AsyncEngine(FrontEnd):
     async def transcribe(
         self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
     ) -> AsyncTranscription:
-        """Transcribe a recording. The result gives segments as they become final; its `wait` gives the transcript.
+        """Transcribe a recording. The result yields segments as they become final; its `wait` returns the transcript.
 
         Options are the fields of `TranscriptionOptions`.
         """
@@ -155,10 +155,7 @@ class AsyncEngine(FrontEnd):
         return session
 
     async def hear(self, *, model: str | None = None, **options: Any) -> AsyncHearing:
-        """Hear turns of speech: push sound as it arrives, and read when turns begin, end, and what was said.
-
-        Options are the fields of `HearingOptions`.
-        """
+        """Detect turns of speech: push sound as it arrives, and read each turn's begin, end and transcript."""
         checked = from_options(HearingOptions, options)
         call = self._new_call(HearingCall)
         transcriber = await asyncio.to_thread(self.transcriber, model)
@@ -172,10 +169,10 @@ class AsyncEngine(FrontEnd):
     async def speak(
         self, text: str | AsyncIterable[str] | None, *, model: str | None = None, **options: Any
     ) -> AsyncSynthesis:
-        """Speak a text. The result gives chunks of sound, the first while the rest is being synthesised.
+        """Speak a text. The result yields chunks of sound, the first while the rest is being synthesised.
 
-        The text may be an asynchronous iterator of strings that are still being written, or None: then the result's
-        `append` and `end_text` give it. Options are the fields of `SpeechOptions`.
+        The text may be an asynchronous iterator of strings that are still being written, or None: then the text comes
+        from the result's `append` and `end_text`. Options are the fields of `SpeechOptions`.
         """
         checked = from_options(SpeechOptions, options)
         call = self._new_call(SpeechCall)

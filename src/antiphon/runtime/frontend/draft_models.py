@@ -1,4 +1,4 @@
-"""`DraftModels`: the draft model of an engine, on each device that a model which it drafts for is on."""
+"""`DraftModels`: an engine's draft model, loaded on each device with a model that it drafts for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("antiphon.models")
 
 
 class DraftModels:
-    """Loads the configured draft model when a model that it fits is loaded."""
+    """Loader of the configured draft model, which is loaded with the first model that it fits."""
 
     def __init__(self, config: EngineConfig, load: Callable[[str, str | None], LoadedModel]) -> None:
         self._reference = config.speculate if config.speculation is Speculation.DRAFT else None
@@ -24,7 +24,7 @@ class DraftModels:
         self._loaded: dict[str, LoadedModel] = {}  # by device
 
     def model_for(self, loaded: LoadedModel) -> LoadedModel | None:
-        """The draft model for this one; None without a draft model, or where it is this one or does not fit."""
+        """Return the draft model for `loaded`; None if none is configured, it does not fit, or it is the same model."""
         if self._reference is None or loaded.model.task is not Task.GENERATE or self._reference == loaded.name:
             return None
         device = loaded.device.name
@@ -40,13 +40,13 @@ class DraftModels:
         return draft
 
     def keep(self, devices: Iterable[str]) -> None:
-        """Free the draft model on all other devices."""
+        """Release the draft model on all other devices."""
         used = set(devices)
         self._loaded = {device: draft for device, draft in self._loaded.items() if device in used}
 
 
 def mismatch(loaded: LoadedModel, draft: LoadedModel) -> str:
-    """Why one model cannot draft for another; empty if it can."""
+    """Return the reason for which one model cannot draft for another; empty if it can."""
     own, other = loaded.tokenizer, draft.tokenizer
     if own.vocab_size != other.vocab_size:
         return f"it has {other.vocab_size:,} tokens, the other {own.vocab_size:,}"

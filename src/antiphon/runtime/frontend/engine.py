@@ -1,4 +1,4 @@
-"""`Engine`: models in one process, one scheduler, one memory budget, for callers with threads."""
+"""`Engine`: models in one process, with one scheduler and one memory budget, for callers in threads."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Engine(FrontEnd):
     ) -> list[Completion]:
         """Generate whole answers: `n` for each prompt, in the order of the prompts.
 
-        Prompts are computed together. `params` is one for all of them, or one for each.
+        Prompts are computed together. `params` applies to all prompts, or is a list with one for each.
         """
         several = as_prompts(prompts)
         details = dict(n=n, model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
@@ -135,11 +135,11 @@ class Engine(FrontEnd):
     def distributions(
         self, tokens: Sequence[int], on_rows: Callable[[int, Tensor], None], *, model: str | None = None
     ) -> Completion:
-        """Compute a prompt and hand over the distribution of the next token after each of its positions but the last.
+        """Compute a prompt and report the distribution of the next token after each of its positions but the last.
 
-        `on_rows(start, rows)` is called in the engine's thread, in pieces: `rows[i]` has the log-probability of every
-        token of the vocabulary after position `start + i`. A piece may come again after a preemption. The completion
-        has the prompt's own log-probabilities.
+        `on_rows(start, rows)` is called in the engine's thread, chunk by chunk: `rows[i]` has the log-probability of
+        every token of the vocabulary after position `start + i`. A chunk may be reported again after a preemption. The
+        completion has the prompt's own log-probabilities.
         """
         (output,) = self.samples(tokens, SamplingParams(max_tokens=1, prompt_logprobs=True), model=model)
         output.request.on_distributions = on_rows
@@ -205,7 +205,7 @@ class Engine(FrontEnd):
     ) -> LiveSession:
         """Start a live transcription: push sound as it arrives; `on_update` is called from the session's thread.
 
-        A new hypothesis is made after every `interval` seconds of sound.
+        The hypothesis is updated after every `interval` seconds of sound.
         """
         checked = from_options(TranscriptionOptions, options)
         call = self._new_call(LiveCall)
@@ -217,7 +217,7 @@ class Engine(FrontEnd):
     # -- speech -------------------------------------------------------------------------------------------------
 
     def speak(self, text: str | TextFeed | Iterable[str], *, model: str | None = None, **options: Any) -> Synthesis:
-        """Speak a text. The result gives chunks of sound, clause by clause, while the rest is being synthesised.
+        """Speak a text. The result yields chunks of sound, clause by clause, while the rest is being synthesised.
 
         The text may be an iterable of strings that are still being written, such as the text of a stream. Options are
         the fields of `SpeechOptions`.
@@ -237,7 +237,7 @@ class Engine(FrontEnd):
 
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several: a list of strings, of id lists or of conversations is several."""
+    """Return a list of prompts from one prompt or several: strings, lists of token ids, or conversations."""
     if isinstance(prompts, str) or (prompts and not isinstance(prompts[0], str | Sequence)):
         return [prompts]  # type: ignore[list-item]
     return list(prompts)  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 def params_for(
     prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
 ) -> Sequence[SamplingParams]:
-    """One for each prompt."""
+    """Return the sampling parameters of each prompt."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * len(prompts)
     if len(params) != len(prompts):

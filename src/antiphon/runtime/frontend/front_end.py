@@ -52,7 +52,7 @@ Call = TypeVar("Call", bound=TaskCall)
 
 
 def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
-    """The options by the names of their fields; an unknown name is rejected."""
+    """Build options from their fields by name; reject an unknown name."""
     try:
         return kind(**options)
     except TypeError as error:
@@ -60,7 +60,7 @@ def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
 
 
 class FrontEnd:
-    """The loop, the devices and the resident models. What its calls emit goes to `sink`."""
+    """Engine loop, devices and resident models of an engine. Its calls emit events to `sink`."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class FrontEnd:
         self._factories: dict[str, RequestFactory] = {}
         self._transcribers: dict[str, Transcriber] = {}
         self._pronunciation: Pronunciation | None = None
-        self._outputs: list[SampleOutput] = []  # with something to take
+        self._outputs: list[SampleOutput] = []  # outputs with new tokens
         self._calls: weakref.WeakSet[TaskCall] = weakref.WeakSet()
         self._loop = EngineLoop(self._core, self._flush)
-        #: The detectors that calls use, such as voice activity.
+        #: Detectors that calls use, such as voice activity.
         self.detectors = DetectorLane(self._load_files, self._make_slots)
         self._adapters = AdapterSlots(self._loop, self._core)
         self.port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
@@ -105,12 +105,11 @@ class FrontEnd:
     # -- models -------------------------------------------------------------------------------------------------
 
     def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
-        """Load a model by catalog name, path or hub reference, or add one that is loaded already.
+        """Load a model by catalog name, path or hub reference, or add a loaded model. Return once it is usable.
 
-        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Detectors
-        are always on the CPU; to name a GPU for one is an `UnsupportedError`. Returns once the model can be used.
-        Raises `InvalidRequestError` if a model of that name is loaded. A detector that a call has loaded is not loaded
-        again.
+        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Detectors are
+        always on the CPU; a GPU for a detector is an `UnsupportedError`. Raises `InvalidRequestError` if a model of
+        that name is loaded. A detector that a call has loaded is not loaded again.
         """
         loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
         if loaded.name in self._factories:
@@ -150,7 +149,7 @@ class FrontEnd:
 
     @contextmanager
     def _translated(self, device: Device) -> Iterator[None]:
-        """Translate the error of a load into one of ours and free what the load held. A lost device ends the loop."""
+        """Translate a load error into an AntiphonError and free its memory; end the loop if the device is lost."""
         try:
             yield
         except Exception as error:
@@ -179,7 +178,7 @@ class FrontEnd:
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
 
-        Its requests name `model:name`; `name` is that of the file unless given. Several adapters and the model itself
+        Its requests name `model:name`; `name` defaults to the name of the file. Several adapters and the model itself
         are computed in one batch. `unload` unloads it by that name; unloading the model unloads its adapters.
         """
         factory = self._factory(model, Task.GENERATE)
@@ -190,7 +189,7 @@ class FrontEnd:
         return adapter
 
     def unload(self, name: str) -> None:
-        """Cancel the requests of a model or an adapter and free the memory of its weights, and of a model's cache."""
+        """Cancel the requests of a model or an adapter and free its memory: its weights, and a model's cache."""
         self._remove(name)
         self._devices.trim()
 
@@ -220,11 +219,11 @@ class FrontEnd:
 
     @property
     def models(self) -> list[str]:
-        """The names of the loaded models and adapters, in the order in which they were loaded."""
+        """Names of the loaded models and adapters, in the order in which they were loaded."""
         return list(self._factories)
 
     def _factory(self, name: str | None, task: Task | None = None) -> RequestFactory:
-        """The model of that name, which must be for the task; without a name, the only loaded one that is."""
+        """Return the named model, which must be for the task; without a name, the only loaded model for the task."""
         if name is not None:
             if name not in self._factories:
                 near = difflib.get_close_matches(name, self._factories, n=1)
@@ -252,7 +251,7 @@ class FrontEnd:
         return fitting[0]
 
     def transcriber(self, model: str | None) -> Transcriber:
-        """The transcriber of the named model, or of the only resident one for transcription."""
+        """Return the transcriber of the named model, or of the only resident transcription model."""
         loaded = self._factory(model, Task.TRANSCRIBE).loaded
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
@@ -262,7 +261,7 @@ class FrontEnd:
         return known
 
     def speaker(self, model: str | None) -> Speaker:
-        """The named speech model, or the only resident one, with its voices and the pronunciation of words."""
+        """Return the named speech model, or the only resident one, with its voices and its pronunciation of words."""
         loaded = self._factory(model, Task.SYNTHESIZE).loaded
         if self._pronunciation is None:
             self._pronunciation = Pronunciation.from_catalog(self.detectors, offline=self._offline)
@@ -276,16 +275,17 @@ class FrontEnd:
             self._loop.call(lambda: telemetry.transcripts.append(record))
 
     def sampling_defaults(self, model: str | None = None, **given: Any) -> SamplingParams:
-        """How the model's own files ask to be sampled, else temperature 0.7 and top_p 0.95; `given` fields come first.
+        """Return the sampling settings that the model's files state, else temperature 0.7 and top_p 0.95.
 
-        `antiphon run`, `antiphon chat` and the server sample like this. `SamplingParams()` itself is greedy.
+        `given` fields override both. `antiphon run`, `antiphon chat` and the server sample like this.
+        `SamplingParams()` itself is greedy.
         """
         return self._factory(model, Task.GENERATE).loaded.sampling.params(**given)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
     def _new_call(self, kind: type[Call], call_id: str | None = None) -> Call:
-        """Return a call of that class. It is cancelled if it is still open when the engine is closed."""
+        """Create a call of this class, which is cancelled if it is still open when the engine is closed."""
         call = kind(call_id or new_id(kind.id_prefix), self._sink)
         self._calls.add(call)
         return call
@@ -305,9 +305,9 @@ class FrontEnd:
         cache_salt: str = "",
         call_id: str | None = None,
     ) -> list[SampleOutput]:
-        """Samples of a prompt, not yet submitted. With `call_id` their ids are that with a number.
+        """Return samples of a prompt, not yet submitted. With `call_id`, a sample's id is the call's with a number.
 
-        Encodes the prompt and compiles the grammar, which can take long.
+        Encoding the prompt and compiling the grammar can take long.
         """
         factory = self._factory(model, Task.GENERATE)
         requests = factory.make(
@@ -336,7 +336,7 @@ class FrontEnd:
         priority: int = Priority.NORMAL,
         second_starts: Sequence[int] | None = None,
     ) -> list[Request]:
-        """Return requests, not yet submitted. With `second_starts` the texts are pairs, for a cross-encoder."""
+        """Return embedding requests, not yet submitted; with `second_starts`, of pairs of texts for a cross-encoder."""
         factory = self._factory(model, Task.EMBED if second_starts is None else Task.SCORE)
         return factory.make_embeddings(texts, priority, call_id, second_starts)
 
@@ -344,7 +344,7 @@ class FrontEnd:
         self._outputs.append(output)
 
     def _flush(self) -> None:
-        """After a step or a round of calls, in the loop's thread: emit what the samples gained, then the ends."""
+        """Emit the samples' new tokens, then their ends; for the loop's thread, after a step or a round of calls."""
         if not self._outputs:
             return
         outputs, self._outputs = self._outputs, []
@@ -365,10 +365,10 @@ class FrontEnd:
     # -- figures ------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, dict[str, Any]]:
-        """Numbers for each model: requests running and waiting, cache blocks free, cached and owned, bytes owned.
+        """Return figures by model: requests running and waiting, cache blocks free, cached and owned, bytes owned.
 
-        The entry `devices` has for each device its memory in bytes, how much of it is free (on the CPU all), and the
-        bytes of its cache and how many of them models hold. The entry `arena` has the sums of the last two.
+        The entry `devices` has, for each device, its memory in bytes, the free part of it (all of it on the CPU), and
+        the bytes of its arena with those that models hold. The entry `arena` has the sums of the last two.
         """
 
         def read() -> dict[str, dict[str, Any]]:
@@ -384,23 +384,26 @@ class FrontEnd:
         return self._loop.call(read).result() | self.detectors.figures()
 
     def write_trace(self, path: str | Path) -> None:
-        """Write the recent steps and requests as a trace that Perfetto and chrome://tracing open."""
+        """Write the recent steps and requests as a trace for Perfetto or chrome:
+
+        tracing.
+        """
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
 
     def step_records(self) -> list[StepRecord]:
-        """The recent steps, oldest first, with their times by the engine's clock (`time.perf_counter`)."""
+        """Return the recent steps, oldest first, with their times by the engine's clock (`time.perf_counter`)."""
         return self._loop.call(lambda: list(self._core.telemetry.steps)).result()
 
     def start_profile(self, limits: MachineLimits | None = None) -> None:
-        """Time every instruction from now on. The machine's own limits, for comparison, are measured unless given."""
+        """Start timing every instruction. The machine's limits, for comparison, are measured unless given."""
         self._profile = self._loop.call(lambda: Profile(self._core, limits)).result()
 
     def profiles(self) -> list[ModelProfile]:
-        """The steps and the times of instructions since `start_profile`, by model."""
+        """Return the steps and the times of instructions since `start_profile`, by model."""
         return self._loop.call(self._started_profile().models).result()
 
     def profile_lines(self) -> list[str]:
-        """Where the time went since `start_profile`, as lines of a readable table."""
+        """Return the distribution of the time since `start_profile` as lines of a readable table."""
         return self._loop.call(self._started_profile().lines).result()
 
     def _started_profile(self) -> Profile:

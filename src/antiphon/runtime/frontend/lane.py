@@ -1,4 +1,4 @@
-"""`DetectorLane`: the detectors of an engine, in a thread of their own."""
+"""`DetectorLane`: an engine's detectors, in a thread of their own."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Value = TypeVar("Value")
 
 
 class DetectorLane:
-    """A second engine loop, for detectors alone: a detection never waits for a step of a language model.
+    """Second engine loop for detectors only, so that a detection never waits for a step of a language model.
 
     The thread starts with the first detector. Requests of all calls that arrive during a step are batched in the next.
-    May be used from any thread. `load` loads a model by its reference, and `make_slots` makes its slots.
+    May be used from any thread. `load` loads a model by its reference, and `make_slots` creates its slots.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class DetectorLane:
         return name in self._models
 
     def loaded(self, name: str) -> LoadedModel | None:
-        """The detector of that name if it is loaded; waits for a load under way."""
+        """Return the named detector if it is loaded, waiting for a load under way; otherwise None."""
         known = self._models.get(name)
         return None if known is None or known.exception() is not None else known.result()
 
     def model(self, name: str) -> Model:
-        """The detector of that name, which is also its reference; loaded if necessary."""
+        """Return the detector with this name, which is also its reference, and load it if necessary."""
         return self.add(name, lambda: self._load(name)).model
 
     def add(self, name: str, load: Callable[[], LoadedModel]) -> LoadedModel:
-        """The detector of that name; `load` is called if there is none. Concurrent callers share one load."""
+        """Return the named detector; if it is missing, load it with `load`. Concurrent callers share one load."""
         with self._lock:
             if self._is_closed:
                 raise EngineError("the engine is closed")
@@ -92,7 +92,7 @@ class DetectorLane:
         """Cancel the detector's requests and free its memory. The next use loads it again."""
         if self.loaded(name) is None:
             return
-        with self._lock:  # so that it is not added again before it is removed; a step is short
+        with self._lock:  # keeps others from adding the detector before it is removed; a step is short
             known = self._models.get(name)
             if known is not None and known.done() and self._loop is not None:
                 self._loop.call(lambda: self.core.remove_model(name)).result()
@@ -101,7 +101,7 @@ class DetectorLane:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def run(self, name: str, inputs: Any, priority: Priority = Priority.NORMAL) -> Any:
-        """The detector's result for one input. Raises `EngineError` if its step failed or it was unloaded."""
+        """Return the detector's result for one input. Raises `EngineError` if its step failed or it was unloaded."""
         part = self.model(name).part(Detector)
         assert part is not None and self._loop is not None
         outcome: SimpleQueue[Request | BaseException] = SimpleQueue()
@@ -132,16 +132,16 @@ class DetectorLane:
     # -- figures ------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """The figures of every detector that is loaded."""
+        """Return the figures of every loaded detector."""
         return self.read(slot_figures) or {}
 
     def read(self, function: Callable[[EngineCore], Value]) -> Value | None:
-        """What the function returns of the lane's core, between two steps; None if the lane was never used."""
+        """Call `function` with the lane's core between two steps; return None if the lane was never used."""
         return None if self._loop is None else self._loop.call(lambda: function(self.core)).result()
 
     @property
     def busy_since(self) -> float | None:
-        """As `EngineLoop.busy_since`."""
+        """`EngineLoop.busy_since` of the lane's loop; None before the lane is used."""
         return None if self._loop is None else self._loop.busy_since
 
     def close(self) -> None:

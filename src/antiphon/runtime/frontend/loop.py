@@ -1,4 +1,4 @@
-"""`EngineLoop`: the thread that owns an `EngineCore`, and the only one that touches it."""
+"""`EngineLoop`: the thread that owns an `EngineCore`; no other thread touches the core."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FIGURES = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
 
 
 def slot_figures(core: EngineCore) -> dict[str, dict[str, int]]:
-    """For each slot its requests running and waiting, and its cache blocks and bytes. For the engine's thread."""
+    """Return each slot's running and waiting requests, cache blocks and bytes. Call it in the engine's thread."""
     figures: dict[str, dict[str, int]] = {}
     for name, slot in core.slots.items():
-        kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have none
+        kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have no cache
         figures[name] = dict(zip(FIGURES, slot.scheduler.figures(), strict=True))
         figures[name]["bytes_owned"] = 0 if kv is None else kv.usage().owned_bytes
     return figures
 
 
 class EngineLoop:
-    """Runs steps while there is work. Other threads hand in calls, which are made between steps."""
+    """Thread that runs steps while there is work. Other threads submit calls, which it executes between steps."""
 
     def __init__(
         self, core: EngineCore, after_step: Callable[[], None] | None = None, name: str = "antiphon-engine"
@@ -48,9 +48,9 @@ class EngineLoop:
 
     @property
     def busy_since(self) -> float | None:
-        """When the present round of calls and a step, or the oldest step in flight, began; None while idle.
+        """`time.monotonic` at which the current round or the oldest step in flight began; None while idle.
 
-        In seconds of `time.monotonic`.
+        A round makes the submitted calls and runs a step.
         """
         begun = [since for since in (self._round_since, self.core.busy_since) if since is not None]
         return min(begun, default=None)
@@ -58,7 +58,7 @@ class EngineLoop:
     def call(
         self, function: Callable[[], Value], on_done: Callable[[Future[Value]], None] | None = None
     ) -> Future[Value]:
-        """Have the engine's thread call `function`, then `on_done`, between two steps."""
+        """Let the engine's thread call `function`, then `on_done`, between two steps."""
         future: Future[Value] = Future()
         if on_done is not None:
             future.add_done_callback(on_done)
@@ -70,7 +70,7 @@ class EngineLoop:
         return future
 
     def end(self, error: DeviceError) -> None:
-        """Stop for a device that is lost: every open request and call fails with the cause. Returns at once."""
+        """Stop the loop because a device is lost: every open request and call fails with the error. Return at once."""
 
         def fail() -> None:
             raise error
@@ -78,7 +78,7 @@ class EngineLoop:
         self.call(fail)
 
     def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
-        """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
+        """Submit requests, either all or none; the future raises the error that rejected them."""
 
         def add_all() -> None:
             added: list[Request] = []
@@ -94,7 +94,7 @@ class EngineLoop:
         return self.call(add_all, on_done)
 
     def abort_all(self, request_ids: Sequence[str], reason: FinishReason) -> None:
-        """End requests together, between two steps; returns at once."""
+        """End requests together, between two steps. Return at once."""
 
         def abort() -> None:
             for request_id in request_ids:
@@ -110,7 +110,7 @@ class EngineLoop:
                 self._make_calls()
                 advanced = self.core.has_work and self.core.step()
                 if self._after_step is not None:
-                    self._after_step()  # also if no request advanced: a deadline may have ended one
+                    self._after_step()  # even if no request advanced, since a deadline may have ended one
                 if advanced:
                     continue
                 if not self.core.has_work:
@@ -129,7 +129,7 @@ class EngineLoop:
         while self._calls:
             function, future = self._calls.popleft()
             if not future.set_running_or_notify_cancel():
-                continue  # the caller has cancelled it
+                continue  # the caller has cancelled the call
             try:
                 future.set_result(function())
             except DeviceError as error:
@@ -141,7 +141,7 @@ class EngineLoop:
             self._after_step()
 
     def _die(self, cause: str) -> None:
-        """The loop itself failed: every open request and call fails with the cause."""
+        """Fail every open request and call because the loop itself failed."""
         self.failure = f"the engine stopped: {cause}"
         for slot in self.core.slots.values():
             for request in slot.scheduler.requests():
@@ -155,7 +155,7 @@ class EngineLoop:
             self._after_step()
 
     def close(self) -> None:
-        """End every request, give all memory back, stop the thread."""
+        """End every request, free all memory and stop the thread."""
         if self._closing:
             return
         if self.failure is None:
@@ -163,7 +163,7 @@ class EngineLoop:
         self._closing = True
         self._wake.set()
         self._thread.join(JOIN_SECONDS)
-        self._fail_calls("the engine is closed")  # those made while the thread was ending
+        self._fail_calls("the engine is closed")  # calls that were made while the thread was ending
 
     def _fail_calls(self, why: str) -> None:
         while self._calls:

@@ -1,4 +1,4 @@
-"""Where the time of an engine's steps goes: each kind of instruction, and what is not in native code."""
+"""`Profile`: distribution of step times over kinds of instructions and time outside of native code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADINGS = ("INSTRUCTION", "CALLS", "MS", "OF STEP", "GB/S", "GMAC/S", "OF LIMIT
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """The steps of one model, and the time of its instructions, where they are a program that can be timed."""
+    """Steps of one model, and the times of its instructions if they are a program that can be timed."""
 
     name: str
     steps: list[StepRecord]
@@ -30,9 +30,9 @@ class ModelProfile:
 
 
 class Profile:
-    """The steps since it was made, of the models that were resident then. Made and read between steps.
+    """Steps since the creation of the profile, of the models resident then. It is created and read between steps.
 
-    `limits` are those of the machine; without them they are measured.
+    `limits` are those of the machine; None measures them.
     """
 
     def __init__(self, core: EngineCore, limits: MachineLimits | None = None) -> None:
@@ -40,7 +40,8 @@ class Profile:
         self._first_step = core.telemetry.num_steps
         self._programs: dict[str, Program] = {}
         for name, slot in core.slots.items():
-            program: Program | None = getattr(slot.executor, "program", None)  # where it records one
+            # executors without recording have no program
+            program: Program | None = getattr(slot.executor, "program", None)
             if program is not None:
                 self._programs[name] = program
         sizes = [totals(program.recording).weight_bytes for program in self._programs.values()]
@@ -50,7 +51,7 @@ class Profile:
             program.profile(True)
 
     def models(self) -> list[ModelProfile]:
-        """The models that have run a step."""
+        """Return the profiles of the models that have run a step."""
         steps = [step for step in self._core.telemetry.steps if step.index >= self._first_step]
         by_model = {name: [step for step in steps if step.model == name] for name in self._core.slots}
         return [ModelProfile(name, own, self._time(name)) for name, own in by_model.items() if own]
@@ -93,7 +94,7 @@ class Profile:
 
 
 def kind_lines(kinds: Sequence[KindTime], seconds: float, limits: MachineLimits) -> Iterator[str]:
-    """A table of the kinds of instructions that ran, in steps of so many seconds."""
+    """Yield a table of the kinds of instructions that ran, in steps of `seconds` in total."""
     rows = [HEADINGS, *(_cells(kind, seconds, limits) for kind in kinds if kind.calls)]
     yield from (f"  {line}" for line in aligned(rows, left={0}))
 

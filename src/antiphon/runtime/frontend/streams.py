@@ -1,4 +1,4 @@
-"""What `Engine` returns: iterators that block the thread that reads them."""
+"""Results of `Engine` calls: iterators that block the thread that reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from antiphon.runtime.transcription.listening.call import LiveCall
 
 
 class _Closing:
-    """Is closed when its context is left, and when it is dropped."""
+    """Object that is closed when its context is left or when it is garbage-collected."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -40,7 +40,7 @@ class _Closing:
 
 
 class Stream(_Closing):
-    """An iterator of deltas. Closing it, or dropping it, cancels the request if it is still running."""
+    """Iterator of deltas. Closing or dropping it cancels the request if it is still running."""
 
     def __init__(self, output: SampleOutput, control: CallControl, sink: ThreadSink) -> None:
         self.output = output
@@ -50,7 +50,7 @@ class Stream(_Closing):
 
     @property
     def id(self) -> str:
-        """The request's id, as in traces."""
+        """Id of the request, as in traces."""
         return self._control.id
 
     def __iter__(self) -> Iterator[TextDelta]:
@@ -71,13 +71,13 @@ class Stream(_Closing):
         return self.completion()
 
     def completion(self) -> Completion:
-        """The whole answer of a stream that was read to its end."""
+        """Return the whole answer of a stream that was read to its end."""
         if not isinstance(self._inbox.final, Ended):
             raise EngineError(f"request {self.id} has not ended yet")
         return self.output.completion(self._inbox.final)
 
     def cancel(self) -> None:
-        """Cancel the request. What was generated so far can still be read."""
+        """Cancel the request. Text generated so far can still be read."""
         if not self.output.is_done:
             self._control.cancel(FinishReason.CANCELLED)
 
@@ -88,7 +88,7 @@ class Stream(_Closing):
 
 
 class _LiveInbox:
-    """Calls `on_update` in the session's thread, and keeps the outcome."""
+    """Inbox that calls `on_update` in the session's thread, and keeps the outcome."""
 
     def __init__(self, on_update: Callable[[LiveUpdate], None] | None) -> None:
         self.outcome: Future[Transcript] = Future()
@@ -104,7 +104,7 @@ class _LiveInbox:
 
 
 class LiveSession(_Closing):
-    """A live transcription. Leaving its context, or dropping it, ends it at once."""
+    """Live transcription. Leaving its context, or dropping it, ends it at once."""
 
     def __init__(self, call: LiveCall, sink: ThreadSink, on_update: Callable[[LiveUpdate], None] | None) -> None:
         self._call = call
@@ -116,17 +116,17 @@ class LiveSession(_Closing):
         self._call.push(samples_of(samples))
 
     def finish(self, timeout: float | None = None) -> Transcript:
-        """Transcribe what remains and return the whole transcript. Raises the error if the session failed."""
+        """Transcribe the remaining sound and return the whole transcript. Raises the error if the session failed."""
         self._call.finish()
         return self._inbox.outcome.result(timeout)
 
     def close(self) -> None:
-        """End the session at once; what has not been transcribed is dropped."""
+        """End the session at once, discarding sound that has not been transcribed."""
         self._call.cancel(FinishReason.DISCONNECTED)
 
 
 class Synthesis(_Closing):
-    """An iterator of chunks of speech at `rate` samples a second. Closing it, or dropping it, cancels the rest."""
+    """Iterator of chunks of speech at `rate` Hz. Closing or dropping it cancels the rest."""
 
     def __init__(self, call: SpeechCall, sink: ThreadSink) -> None:
         self._call = call
@@ -136,12 +136,12 @@ class Synthesis(_Closing):
 
     @property
     def id(self) -> str:
-        """The synthesis' id, as in traces."""
+        """Id of the synthesis, as in traces."""
         return self._call.id
 
     @property
     def rate(self) -> int:
-        """Samples a second."""
+        """Sample rate in Hz."""
         return self._call.rate
 
     def __iter__(self) -> Iterator[SpeechChunk]:
@@ -167,11 +167,11 @@ class Synthesis(_Closing):
 
     @property
     def stats(self) -> SpeechStats:
-        """What the synthesis cost, once it has ended."""
+        """Cost of the synthesis, once it has ended."""
         if not isinstance(self._inbox.final, SpeechStats):
             raise EngineError(f"synthesis {self.id} has not come to its end")
         return self._inbox.final
 
     def close(self) -> None:
-        """Cancel the rest."""
+        """Cancel the rest of the synthesis."""
         self._call.cancel(FinishReason.DISCONNECTED)

@@ -1,4 +1,4 @@
-"""Names of adapters: `base:adapter` names a model with one of its adapters. Needs no tensor library."""
+"""Names of adapters: `base:adapter` names a model with one of its adapters. Imports no tensor library."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from antiphon.errors import InvalidRequestError, ModelNotFoundError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@-]{0,127}")
 SEPARATOR = ":"
-#: Of one model, loaded at the same time.
+#: Maximum adapters of one model that are loaded at the same time.
 MAX_ADAPTERS = 64
 
 
 def adapter_model_name(base: str, adapter: str) -> str:
-    """The name by which a model with an adapter is asked for."""
+    """Return the name by which requests use a model with an adapter; reject an invalid adapter name."""
     if NAME.fullmatch(adapter) is None:
         raise InvalidRequestError(
             f"the adapter's name {adapter[:140]!r} is not valid: it has up to 128 letters, digits and . _ + @ -, and "
@@ -24,13 +24,13 @@ def adapter_model_name(base: str, adapter: str) -> str:
 
 
 def name_of_adapter(path: Path) -> str:
-    """The name of an adapter that is given none: that of its folder or file."""
+    """Return the default name of an adapter: that of its folder or file."""
     path = path.expanduser()
     return path.stem if path.suffix == ".gguf" else path.resolve().name
 
 
 def adapter_file_bytes(path: Path) -> int:
-    """Bytes of an adapter's weights: what it will take in memory, or a little more."""
+    """Return the size of an adapter's weight files, at least the memory that its weights will take."""
     path = path.expanduser()
     try:
         if path.is_dir():

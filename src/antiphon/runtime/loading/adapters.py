@@ -1,4 +1,4 @@
-"""Loading an adapter for a model that is loaded."""
+"""Loading of an adapter for a loaded model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.weights.adapters.open import open_adapter
 
 @dataclass(frozen=True)
 class LoadedAdapter:
-    """An adapter that fits its model. `name` is `base:adapter`."""
+    """Adapter that fits its model. `name` is `base:adapter`."""
 
     name: str
     base: str

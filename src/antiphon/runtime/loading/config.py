@@ -1,4 +1,4 @@
-"""`EngineConfig`: how an engine is set up. Every size is in the unit its name says."""
+"""`EngineConfig`: settings of an engine. Every size is in the unit that its name states."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ PAGE_TYPES = {
 }  # fmt: skip
 
 MIN_SLAB_BYTES, SMALL_SLAB_BYTES, MAX_SLAB_BYTES = 1 << 20, 4 << 20, 32 << 20
-#: A block of a large model has a few megabytes: an arena that has this many slabs of so much has no smaller ones.
+#: Slabs of SMALL_SLAB_BYTES that an arena must hold to have no smaller slabs: blocks of large models have megabytes.
 SLABS_OF_SMALL = 32
 MIN_SLABS, SLABS_WANTED = 4, 256
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
+    """Settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
-    - `device` is `auto`, `cpu`, `cuda` or `cuda:N`, for models that are given no other; `auto` is the first GPU that
-      can be used, else the CPU. Voice activity and letter-to-sound are always on the CPU. `compute_type` is that
-      of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on a GPU, by default `fp16` for embeddings, scores and
+    - `device` is `auto`, `cpu`, `cuda` or `cuda:N`, for models that name no other; `auto` is the first usable GPU,
+      else the CPU. Voice activity and letter-to-sound are always on the CPU. `compute_type` is the type of
+      activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on a GPU, by default `fp16` for embeddings, scores and
       transcription and `bf16` for text generation.
     - `kv_bytes` is the memory for keys and values of all models of a device; `key_type` and `value_type` are `fp32`,
       `fp16`, `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
-    - What is None depends on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of
+    - Sizes of None depend on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of
       its free memory in the compute type, 256 running, 8,192 tokens a step.
     - `policy` is `fcfs`, `priority` or `adaptive`. At most `max_running` requests are computed together and
       `max_waiting` wait; more raise `OverloadedError`.
-    - A step computes at most `max_step_tokens`, of one prompt at most `chunk_tokens`, and takes about `step_seconds`
-      at most.
-    - `expected_weights` are models, by name, with the bytes of their weights: a GPU's cache leaves room for those that
-      are not loaded yet.
-    - `preemption` is `recompute` or `swap` (to `swap_bytes` of memory), for requests that must make room.
+    - A step computes at most `max_step_tokens` tokens, at most `chunk_tokens` of one prompt, and takes about
+      `step_seconds` at most.
+    - `expected_weights` are models, by name, with the bytes of their weights: a GPU's cache leaves room for models
+      that are not loaded yet.
+    - `preemption` of requests that must make room is `recompute`, or `swap` to `swap_bytes` of host memory.
     - `sink_tokens` with `recent_tokens` limits attention to the first and the last tokens, and frees the blocks
       between.
     - `quantize` is `int8`, `q4` or (on a GPU) `fp8`, for files with floats. `repack` lays quantised weights out for
@@ -55,10 +55,10 @@ class EngineConfig:
     - `record` runs each step as one compiled native program; the results are the same.
     - `batch_invariant` makes an answer independent of other requests in every bit; on a GPU for text generation only,
       where it is slower.
-    - `speculate` is `off`, `ngram` or the name of a draft model: answers whose next tokens stood in the prompt or the
-      answer before, or that a smaller model with the same vocabulary draws, are computed several tokens at a time,
-      where that is faster. The tokens are the same. Requests may choose.
-    - `record_requests` adds to the trace which requests were in each step.
+    - `speculate` is `off`, `ngram` or the name of a draft model. Tokens that followed the same tokens earlier, or that
+      a smaller model with the same vocabulary drafts, are verified several at a time, where that is faster. The
+      answer is the same. Requests may choose their own setting.
+    - `record_requests` adds the requests of each step to the trace.
     """
 
     device: str = AUTO
@@ -116,7 +116,7 @@ class EngineConfig:
 
     @property
     def speculation(self) -> Speculation:
-        """Where drafts come from unless a request says otherwise."""
+        """Source of drafts unless a request states another."""
         return Speculation.of_engine(self.speculate)
 
     def make_policy(self) -> Policy:
@@ -128,23 +128,23 @@ class EngineConfig:
         )
 
     def open_device(self, name: str | None = None) -> Device:
-        """A device by name, else the engine's own, with the configured compute type where it is a GPU."""
+        """Open a device by name, by default the engine's own; on a GPU with the configured compute type."""
         device = Device.parse(name or self.device)
         if self.compute_type is None or device.is_cpu:
             return device
         return Device.parse(device.name, self.compute_type)
 
     def sizes(self, device: Device | None = None) -> DeviceSizes:
-        """The configured sizes, and those of the device where none are configured; without one, those of the CPU."""
+        """Return the configured sizes, completed by the device's defaults; without a device, the CPU's."""
         return self.configured(default_sizes(device))
 
     def configured(self, defaults: DeviceSizes) -> DeviceSizes:
-        """The configured sizes, and these where none are configured."""
+        """Return the configured sizes, completed by these defaults."""
         given = {field.name: getattr(self, field.name) for field in fields(DeviceSizes)}
         return replace(defaults, **{name: value for name, value in given.items() if value is not None})
 
     def scheduler(self, sizes: DeviceSizes | None = None) -> SchedulerConfig:
-        """Without sizes, those of the CPU."""
+        """Return the scheduler's settings with these sizes; by default the sizes of the CPU."""
         sizes = sizes or self.sizes()
         return SchedulerConfig(
             max_running=sizes.max_running,
@@ -157,13 +157,13 @@ class EngineConfig:
         )
 
     def weight_options(self) -> WeightOptions:
-        """How the engine loads models that it is given by name."""
+        """Return the options for loading models by name."""
         return WeightOptions(self.repack, self.quantize, self.precision)
 
     def slab_size(self, kv_bytes: int, block_bytes: int = 0) -> int:
-        """Bytes of a slab of so large an arena: many of them, so that models share it finely, but none too small.
+        """Return the bytes of a slab of an arena: many slabs, so that models share it finely, but none too small.
 
-        A slab has whole blocks of `block_bytes` if that is given, and at least one.
+        With `block_bytes`, a slab has whole blocks of that size, and at least one.
         """
         if self.slab_bytes is not None:
             return self.slab_bytes

@@ -1,4 +1,4 @@
-"""A model's figures from its files alone, for `antiphon info`."""
+"""Figures of a model from its files alone, for `antiphon info`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from antiphon.weights.formats.open import open_checkpoint
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """Figures of a model. `obstacle` says why this build cannot run it, where it cannot."""
+    """Figures of a model. `obstacle` is the reason for which this build cannot run it; None if it can."""
 
     name: str
     format: str
@@ -41,9 +41,10 @@ class ModelDescription:
 def describe_programs(
     resolved: ResolvedModel, rows: int = 1, context: int = 512, given: GivenLimits | None = None
 ) -> list[str]:
-    """The model's functions as native programs, as readable lines; one that cannot be recorded says why.
+    """Describe the model's functions as native programs, in readable lines; unrecordable ones with the reason.
 
-    For a decoder's, also the least time of a step that gives `rows` sequences a token after `context` tokens.
+    For a decoder's functions, also with the minimum time of a step that gives `rows` sequences a token after `context`
+    tokens.
     """
     from antiphon.executor.recorded import recordings
     from antiphon.ops.native.program import check
@@ -69,7 +70,7 @@ def describe_programs(
 
 
 def device_lines() -> list[str]:
-    """The devices of this machine: memory that is free, and the type of activations."""
+    """List the devices of this machine with their free memory and compute type."""
     names = [CPU, *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     lines = []
     for name in names:
@@ -95,7 +96,7 @@ def _cache_groups(model: Model) -> tuple[CacheGroup, ...]:
 
 
 def describe(resolved: ResolvedModel) -> ModelDescription:
-    """Read headers, map the weights and build the tree; nothing is computed."""
+    """Describe a model from its headers, mapped weights and module tree; nothing is computed."""
     size = sum(path.stat().st_size for path in resolved.files.values())
     base = (resolved.name, resolved.format, str(resolved.path), size)
     try:
@@ -122,7 +123,7 @@ def describe(resolved: ResolvedModel) -> ModelDescription:
     for name, dtype in PAGE_TYPES.items():
         try:
             per_token[name] = sum(CacheLayout(g, key_dtype=dtype, value_dtype=dtype).bytes_per_token for g in growing)
-        except ValueError:  # heads too narrow for this page type
+        except ValueError:  # heads are too narrow for this page type
             continue
     window = {group.name: f", window {group.window}" if group.window else "" for group in groups}
     return ModelDescription(

@@ -1,4 +1,4 @@
-"""The decode step of a model on a GPU, launch by launch, for `antiphon info --program --device cuda`."""
+"""Decode step of a model on a GPU, launch by launch, for `antiphon info --program --device cuda`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADINGS = ("LAUNCH", "COUNT", "KERNEL", "GRID", "MB", "MMAC", "AT BEST µS", "M
 
 @dataclass
 class LaunchKind:
-    """Launches that differ only in the layer: the sums of their costs and times."""
+    """Launches that differ only in the layer, with the sums of their costs and times."""
 
     name: str
     kernel: str
@@ -36,7 +36,7 @@ class LaunchKind:
     count: int = 0
     bytes: float = 0.0
     macs: float = 0.0
-    least: float = 0.0  # seconds
+    least: float = 0.0  # minimum time in seconds
     measured: float = 0.0
 
 
@@ -46,7 +46,7 @@ def describe_step(resolved: ResolvedModel, device: Device, size: UniformStep, gi
 
 
 def step_lines(loaded: LoadedModel, size: UniformStep, given: GivenLimits) -> list[str]:
-    """The launches of a step as a readable table; on a card with the time of each."""
+    """Return the launches of a step as a readable table, with measured times on a GPU."""
     from antiphon.executor.device.measured_step import MeasuredStep
     from antiphon.executor.device.trial_rows import TrialRows
 
@@ -77,7 +77,7 @@ def step_lines(loaded: LoadedModel, size: UniformStep, given: GivenLimits) -> li
 def launch_kinds(
     launches: Sequence[Launch | Call], costs: Sequence[LaunchCost], times: Sequence[float], limits: MachineLimits
 ) -> list[LaunchKind]:
-    """Launches of one kernel, grid and cost together, in the order of their first. Without times none is measured."""
+    """Group launches of equal kernel, grid and cost, in the order of their first. Without `times`, `measured` is 0."""
     kinds: dict[tuple[object, ...], LaunchKind] = {}
     for launch, cost, seconds in zip(launches, costs, times or [0.0] * len(launches), strict=True):
         kernel, grid = _kernel(launch), " × ".join(map(str, getattr(launch, "grid", ())))
@@ -93,9 +93,9 @@ def launch_kinds(
 
 
 def _kernel(launch: Launch | Call) -> str:
-    """The name of the function that it runs."""
+    """Return the name of the launched function."""
     function = getattr(launch, "kernel", None) or getattr(launch, "function", None)
-    inner = getattr(function, "fn", function)  # of a kernel
+    inner = getattr(function, "fn", function)  # the Python function of a kernel
     return str(getattr(inner, "__name__", inner))
 
 

@@ -1,4 +1,4 @@
-"""How much of a device's memory keys and values get."""
+"""Size of the KV cache in a device's memory."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.weights.weight import Weight
 
-#: Of the whole memory, left for the driver, kernels, graphs and other programs.
+#: Share of a device's memory that is left for the driver, kernels, graphs and other programs, and its minimum.
 RESERVE_SHARE = 0.05
 MIN_RESERVE_BYTES = 1 << 29
-#: Of an activation, and of an element of a quantised weight that is expanded for many rows.
+#: Bytes of an activation, and of an element of a quantised weight that is expanded for many rows.
 NUM_BYTES = 2
-#: Less than this for keys and values is of no use.
+#: Minimum bytes for keys and values that are of any use.
 MIN_KV_BYTES = 16 << 20
 
 
 def workspace_bytes(model: Model, sizes: DeviceSizes) -> int:
-    """About what a step of the model needs beside weights and pages.
+    """Estimate the bytes that a step of the model needs beside weights and pages.
 
-    That is activations, logits in 32 bits, twice, and, of a model with quantised weights, the largest one expanded.
+    They are activations, logits in 32 bits, twice, and the largest quantised weight, expanded.
     """
     decoder = model.part(TokenDecoder)
     num_logits = 0 if decoder is None else decoder.vocab_size
     weights = [weight for weight in model.weights() if weight.rows != num_logits]
     widest_output = max((weight.rows for weight in weights), default=0)
     widest_input = max((weight.columns for weight in weights), default=0)
-    # The widest product of a layer, its input and its residual, and what it is made from or made into.
+    # The widest product of a layer, its input and its residual, and what it is computed from or into.
     activations = sizes.max_step_tokens * (2 * widest_output + widest_input) * NUM_BYTES
     quantised = (weight.rows * weight.columns for weight in weights if weight.resident_bytes < _float_bytes(weight))
     return activations + sizes.max_running * num_logits * 4 * 2 + max(quantised, default=0) * NUM_BYTES
@@ -44,9 +44,9 @@ def reserve_bytes(device: Device) -> int:
 
 
 def kv_bytes_for(device: Device, config: EngineConfig, workspace: int, coming: int) -> int:
-    """The configured bytes, else what is free now less the workspace, the reserve and the weights still to come.
+    """Return the configured bytes; by default the free bytes without workspace, reserve and `coming` weights.
 
-    The weights of the model that asks are on the device already. `MemoryBudgetError` has the numbers.
+    The weights of the model that needs the cache are on the device already. `MemoryBudgetError` has the numbers.
     """
     if config.kv_bytes is not None:
         return config.kv_bytes

@@ -1,4 +1,4 @@
-"""`DeviceSizes`: how much is computed at once on a device, and the types of its pages."""
+"""`DeviceSizes`: batch sizes of a device, and the types of its pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.ops.device import COMPUTE_TYPES, Device
 
 @dataclass(frozen=True)
 class DeviceSizes:
-    """`max_running` requests are computed together, `max_step_tokens` tokens in a step."""
+    """Requests that are computed together, tokens of a step, and page types."""
 
     max_running: int
     max_step_tokens: int
@@ -23,13 +23,13 @@ CPU_SIZES = DeviceSizes(max_running=64, max_step_tokens=2048, key_type="fp16", v
 
 
 def default_sizes(device: Device | None = None) -> DeviceSizes:
-    """What a device computes well: the CPU without one. Other devices keep pages in their compute type."""
+    """Return sizes that suit a device, by default the CPU. Other devices keep pages in their compute type."""
     if device is None or device.is_cpu:
         return CPU_SIZES
     return gpu_sizes(device.compute_type)
 
 
 def gpu_sizes(compute_type: torch.dtype) -> DeviceSizes:
-    """Those of a GPU that computes in this type."""
+    """Return the sizes of a GPU with this compute type."""
     page_type = next(name for name, dtype in COMPUTE_TYPES.items() if dtype is compute_type)
     return DeviceSizes(max_running=256, max_step_tokens=8192, key_type=page_type, value_type=page_type)

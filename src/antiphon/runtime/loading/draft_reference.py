@@ -1,4 +1,4 @@
-"""`check_speculation`: a value of `speculate`, checked before anything is loaded."""
+"""`check_speculation`: a check of the setting `speculate` before anything is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.weights.catalog.references import check_references
 
 
 def check_speculation(value: str) -> None:
-    """Reject what is neither `off` nor `ngram` nor a model that exists and, if the catalog has it, generates text."""
+    """Reject a value that is not `off`, `ngram` or an existing model; a catalog model must generate text."""
     if Speculation.of_engine(value) is not Speculation.DRAFT:
         return
     try:

@@ -1,4 +1,4 @@
-"""Making a model resident: files, tokenizer, module tree, weights in the form the backend computes with."""
+"""Loading of a model: files, tokenizer, module tree, and weights in the backend's form."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.json_object import read_json_object
 
-#: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
+#: Tokens of Whisper's English-only vocabulary; multilingual vocabularies are larger.
 ENGLISH_VOCABULARY = 51864
-#: What a step needs at least, beside weights.
+#: Minimum bytes of a step beside the weights.
 MIN_STEP_BYTES = 1 << 29
-#: What models on the CPU alone are for: small ones that calls to others use.
+#: Tasks of small models that run on the CPU only, and that calls of other models use.
 DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY, Task.END_OF_TURN)
 
 logger = logging.getLogger("antiphon.models")
@@ -49,7 +49,7 @@ logger = logging.getLogger("antiphon.models")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A resident model with its tokenizer and chat template."""
+    """Resident model with its tokenizer and chat template."""
 
     name: str
     model: Model
@@ -59,17 +59,17 @@ class LoadedModel:
     report: LoadReport
     voices: VoiceBook | None = None  # of a speech model
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
-    #: Where it computes.
+    #: Device on which the model computes.
     device: Device = field(default_factory=lambda: Device.parse(CPU))
 
     def bytes_per_step(self) -> int:
-        """Weight bytes that decoding one token reads: all but embedding tables that are not also heads."""
+        """Return the weight bytes that decoding a token reads: all but embedding tables that are not also heads."""
         rules = self.model.weight_rules()
         looked_up = {id(weight) for weight in rules.embeddings} - {id(weight) for weight in rules.heads}
         return sum(weight.resident_bytes for weight in self.model.weights() if id(weight) not in looked_up)
 
     def causal_lm(self) -> CausalLM:
-        """The model, which must be for text generation."""
+        """Return the model, which must be for text generation."""
         if self.model.task is not Task.GENERATE:
             raise wrong_task(self.name, self.model.task, Task.GENERATE)
         return cast(CausalLM, self.model)
@@ -86,13 +86,15 @@ def load_model(
     may_move: bool = False,
     batch_invariant: bool = False,
 ) -> LoadedModel:
-    """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
+    """Resolve a model, download it if needed, and load it.
 
-    Its tensors are on `device`, which is opened first if it is a name. Detectors run on the CPU alone, with
-    `batch_invariant` all models that do not generate text: one is an `UnsupportedError` elsewhere; with `may_move`, and
-    with the device `auto`, it is on the CPU, as is with `auto` a model that a GPU has no room for.
+    Every failure is an `AntiphonError` that names the file and the cause. Tensors are on `device`, which is opened
+    first if it is a name. Detectors run on the CPU only, and with `batch_invariant` all models that do not generate
+    text: on another device they raise `UnsupportedError`, but move to the CPU with `may_move` or with the device
+    `auto`. With `auto`, a model for which a GPU has no room moves to the CPU too.
+
     A model that is not for `task` is rejected as early as its task is known: before the download if the catalog has it,
-    else once its architecture is read.
+    otherwise once its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -114,7 +116,7 @@ def load_resolved(
     may_move: bool = False,
     batch_invariant: bool = False,
 ) -> LoadedModel:
-    """Without a device, on the CPU."""
+    """Load the files of a resolved model, by default on the CPU; see `load_model`."""
     report, options, device = report or LoadReport(), options or WeightOptions(), device or Device.parse(CPU)
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
@@ -144,13 +146,13 @@ def load_resolved(
     synthesis = model.part(SynthesisStages)
     voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
     sampling = sampling_defaults(resolved, checkpoint)
-    del checkpoint  # so that the memory of its metadata can be given back
+    del checkpoint  # its metadata would keep memory from being returned
     trim_memory()
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
 
 
 def device_for(name: str, task: Task, device: Device, may_move: bool, batch_invariant: bool = False) -> Device:
-    """The device; for a model that it does not serve the CPU, where the model may move."""
+    """Return the device, or the CPU for a model that the device does not serve and that may move."""
     if device.is_cpu:
         return device
     if task in DETECTOR_TASKS:
@@ -167,7 +169,7 @@ def device_for(name: str, task: Task, device: Device, may_move: bool, batch_inva
 
 
 def with_room(device: Device, resolved: ResolvedModel) -> Device:
-    """The device if the model fits beside what other programs have there, else the CPU."""
+    """Return the device if the model fits its free memory, otherwise the CPU."""
     if device.is_cpu:
         return device
     free, size = device.free_bytes(), weight_file_bytes(resolved)
@@ -181,7 +183,7 @@ def with_room(device: Device, resolved: ResolvedModel) -> Device:
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
-    """The vocabulary that came with the weights: inside a GGUF, beside other files. Empty for a detector."""
+    """Load the vocabulary from a GGUF file or from the files beside the weights; a detector's is empty."""
     if model_class(checkpoint.architecture).vocabulary is VocabularyKind.NONE:
         return SymbolTokenizer({})
     if checkpoint.format == "gguf":
@@ -197,7 +199,7 @@ def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer
 
 
 def load_whisper_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> WhisperTokenizer:
-    """Whisper's text tokens: inside a ggml file, else from a `tokenizer.json` or OpenAI's own file beside it."""
+    """Load Whisper's text tokens from a ggml file, a `tokenizer.json`, or OpenAI's own file beside the weights."""
     metadata = checkpoint.metadata
     vocab_size = int(metadata["n_vocab"] if "n_vocab" in metadata else metadata["vocab_size"])
     if "tokens" in metadata:
@@ -211,7 +213,7 @@ def load_whisper_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> W
 
 
 def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """The model's own template, or None for a base model, which is prompted with plain text."""
+    """Return the model's own template, or None for a base model, which is prompted with plain text."""
     metadata: dict[str, Any] = dict(checkpoint.metadata) if checkpoint.format == "gguf" else {}
     if "tokenizer_config.json" in resolved.files:
         metadata = read_json_object(resolved.files["tokenizer_config.json"])
@@ -236,12 +238,11 @@ def _read_text(path: Path) -> str:
 
 
 def end_ids(resolved: ResolvedModel, tokenizer: Tokenizer) -> frozenset[int]:
-    """Tokens that end an answer: the vocabulary's own, and those that `generation_config.json` names."""
+    """Return the tokens that end an answer: the vocabulary's own, and those that `generation_config.json` names."""
     return tokenizer.eos_ids | _generation_eos(resolved)
 
 
 def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
-    """End-of-generation ids that `generation_config.json` names."""
     path = resolved.files.get("generation_config.json")
     if path is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""What a machine can do at best: as given, else as measured here."""
+"""Limits of a machine's bandwidth and arithmetic, given or measured."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from antiphon.ops.program.profile import MachineLimits
 
 @dataclass(frozen=True)
 class GivenLimits:
-    """The limits that a caller gives; what is None is measured here."""
+    """Limits given by a caller; None is measured."""
 
     bytes_per_second: float | None = None
     macs_per_second: float | None = None
     int8_macs_per_second: float = 0.0
 
     def known(self) -> MachineLimits | None:
-        """The limits, if nothing needs to be measured."""
+        """Return the limits, or None if something needs to be measured."""
         if self.bytes_per_second is None or self.macs_per_second is None:
             return None
         return MachineLimits(self.bytes_per_second, self.macs_per_second, self.int8_macs_per_second)
 
     def completed(self, measured: MachineLimits) -> MachineLimits:
-        """The limits, with measured ones in place of those that are not given."""
+        """Return the limits, completed by measured ones."""
         if self.macs_per_second is None:
             rates = measured.macs_per_second, measured.int8_macs_per_second
         else:
@@ -33,14 +33,14 @@ class GivenLimits:
 
 
 def processor_limits(given: GivenLimits, weight_bytes: int) -> MachineLimits:
-    """Of this processor, for a program that reads so many bytes of weights."""
+    """Return this processor's limits for a program that reads `weight_bytes`."""
     from antiphon.ops.native.program.limits import measure_limits
 
     return given.known() or given.completed(measure_limits(weight_bytes))
 
 
 def card_limits(given: GivenLimits, device: Device) -> MachineLimits:
-    """Of a GPU. One without a clock of its own is not measured."""
+    """Return a GPU's limits. A device without its own clock cannot be measured."""
     known = given.known()
     if known is not None:
         return known

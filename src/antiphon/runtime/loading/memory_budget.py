@@ -1,4 +1,4 @@
-"""How much memory there is to use, and how much of it a model's weights will need."""
+"""Memory that this process may use, and the memory that a model's weights will need."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from antiphon.errors import MemoryBudgetError
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.resolve import ResolvedModel
 
-#: For keys and values on the CPU.
+#: Default bytes for keys and values on the CPU.
 DEFAULT_KV_BYTES = 1 << 30
-#: Of the machine's or the container's memory, for weights and for keys and values.
+#: Share of the machine's or the container's memory for weights, keys and values.
 SHARE = 0.8
-#: Files that hold weights; a llama2.c vocabulary has the ending of its model.
+#: Suffixes of files with weights; a llama2.c vocabulary has the suffix of its model, so it is excluded by name.
 WEIGHT_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
 NO_WEIGHTS = ("tokenizer.bin",)
 CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process may use: the machine's, or its container's where that is less."""
+    """Return the bytes that this process may use: those of the machine, or of its container if that is less."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([total, *cgroup_limits(root)])
 
 
 def cgroup_limits(root: Path = Path("/")) -> list[int]:
-    """The limits that the control groups of both kinds state; "max" and what cannot be read are no limits."""
+    """Return the limits of the control groups of both versions; "max" and unreadable files are no limits."""
     limits = []
     for name in CGROUP_FILES:
         try:
@@ -39,7 +39,7 @@ def cgroup_limits(root: Path = Path("/")) -> list[int]:
 
 
 def check_memory(kv_bytes: int) -> None:
-    """Reject more memory for keys and values than there is."""
+    """Reject a KV cache larger than the memory."""
     total = machine_bytes()
     if kv_bytes > total:
         raise MemoryBudgetError(
@@ -52,7 +52,7 @@ def default_budget() -> int:
 
 
 def listed_weight_bytes(reference: str) -> int | None:
-    """Weight bytes of a catalog's model, or of one file of it, before it is fetched; None of any other."""
+    """Return the weight bytes of a catalog model, or of one of its files, before download; None for other models."""
     name, _, only = reference.partition(":")
     entry = catalog().get(name.lower())
     if entry is None:
@@ -61,7 +61,7 @@ def listed_weight_bytes(reference: str) -> int | None:
 
 
 def weight_file_bytes(resolved: ResolvedModel) -> int:
-    """Bytes of the files with weights: what the weights will take, or a little more."""
+    """Return the bytes of the files with weights, at least what the weights will take."""
     return sum(path.stat().st_size for name, path in resolved.files.items() if _holds_weights(name))
 
 

@@ -1,4 +1,4 @@
-"""`ModelFacts`: what the headers of a checkpoint say of a model."""
+"""`ModelFacts`: figures of a model from the headers of its checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """`tensor_type` is the one that most of the weights are stored in."""
+    """Figures of a model. `tensor_type` is the type in which most of the weights are stored."""
 
     architecture: str = ""
     format: str = ""
@@ -22,7 +22,7 @@ class ModelFacts:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> ModelFacts:
-        """No weight is read."""
+        """Read the figures from the headers; no weight is read."""
         sizes: Counter[str] = Counter()
         for tensor in checkpoint.tensors().values():
             sizes[tensor.type.name] += math.prod(tensor.shape)

@@ -1,4 +1,4 @@
-"""`ModelText`: what turns a model's text into tokens and back, without its weights."""
+"""`ModelText`: the text side of a model, which converts text to tokens and back without weights."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from antiphon.weights.checkpoint import Checkpoint
 
-#: Where a `config.json` states the context, by the names in use.
+#: Keys of the context length in a `config.json`.
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_text_ctx")
 
 
 @dataclass(frozen=True)
 class ModelText:
-    """The text side of a model. `max_tokens` is the context the checkpoint states; the engine may allow less."""
+    """Text side of a model. `max_tokens` is the context that the checkpoint states; the engine may allow less."""
 
     name: str
     tokenizer: Tokenizer
@@ -34,9 +34,9 @@ class ModelText:
 
     @classmethod
     def load(cls, reference: str, offline: bool = False) -> ModelText:
-        """Blocking: resolves, and fetches if need be. Every failure is an `AntiphonError`.
+        """Resolve a model, fetch it if needed, and load its text side. Blocks; every failure is an `AntiphonError`.
 
-        Files are mapped to read their headers and let go again; no weight is read.
+        Files are mapped to read their headers, then released; no weight is read.
         """
         from antiphon.runtime.loading.loading import end_ids, load_chat_template, load_tokenizer
         from antiphon.weights.catalog.resolve import resolve
@@ -54,7 +54,7 @@ class ModelText:
 
 
 def context_length(checkpoint: Checkpoint) -> int:
-    """The context length that the model's metadata state; 0 for a speech model or a detector, which has none."""
+    """Return the context length that the metadata state; 0 for a speech model or a detector, which has none."""
     from antiphon.models.base.parts import VocabularyKind
     from antiphon.models.registry import model_class
 

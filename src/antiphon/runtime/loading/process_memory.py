@@ -1,4 +1,4 @@
-"""What this process holds in memory, and giving it back."""
+"""Memory of this process, and its return to the system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MADV_POPULATE_READ = 22
 
 
 def resident_bytes() -> int:
-    """Of this process, now; its peak where the system tells no more."""
+    """Return the bytes that this process has in memory; the peak on systems that report no more."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -25,19 +25,19 @@ def resident_bytes() -> int:
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system; the allocator would keep some of it for later."""
+    """Return freed memory to the system; the allocator would keep some of it for later."""
     gc.collect()
     trim_memory()
 
 
 def trim_memory() -> None:
-    """Have the allocator give back what it keeps of freed memory."""
-    with contextlib.suppress(AttributeError, OSError):  # where the allocator is not glibc's
+    """Make the allocator return freed memory that it keeps."""
+    with contextlib.suppress(AttributeError, OSError):  # allocators other than glibc's
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def drop_locals(error: BaseException) -> None:
-    """Free what the functions held that raised an error and its causes. Its traceback still has their lines."""
+    """Free the local variables of the functions that raised an error and its causes; the traceback keeps its lines."""
     seen: BaseException | None = error
     while seen is not None:
         traceback.clear_frames(seen.__traceback__)
@@ -45,17 +45,17 @@ def drop_locals(error: BaseException) -> None:
 
 
 def read_pages(address: int, size: int) -> None:
-    """Have the pages of a span of mapped memory read in now, not one by one when they are first touched."""
+    """Read the pages of a span of mapped memory now, rather than one by one on first use."""
     page = mmap.PAGESIZE
     start = address // page * page
     if sys.platform == "linux" and size:
         span = ctypes.c_void_p(start), ctypes.c_size_t(address + size - start)
-        if ctypes.CDLL(None).madvise(*span, MADV_POPULATE_READ):  # a kernel older than 5.14
+        if ctypes.CDLL(None).madvise(*span, MADV_POPULATE_READ):  # fails on kernels older than 5.14
             ctypes.CDLL(None).madvise(*span, mmap.MADV_WILLNEED)
 
 
 def release_pages(address: int, size: int) -> None:
-    """Give the whole pages inside a span of private anonymous memory back; they read as zeros afterwards."""
+    """Return the whole pages inside a span of private anonymous memory; they read as zeros afterwards."""
     page = mmap.PAGESIZE
     start, end = -(-address // page) * page, (address + size) // page * page
     if sys.platform == "linux" and end > start:

@@ -1,4 +1,4 @@
-"""`SamplingDefaults`: how a model is sampled where the caller does not say, as the model's own files ask for it."""
+"""`SamplingDefaults`: sampling settings from a model's own files, for callers who give none."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GENERATION_CONFIG = "generation_config.json"
-#: For a model whose files have no settings.
+#: Settings of a model whose files have none.
 STANDARD = {"temperature": 0.7, "top_p": 0.95}
-#: The names that llama.cpp's converter gives the settings in a GGUF, and ours.
+#: llama.cpp's names of the settings in a GGUF, and the names of `SamplingParams`.
 GGUF_KEYS = {
     "general.sampling.temp": "temperature",
     "general.sampling.top_k": "top_k",
@@ -29,37 +29,37 @@ GGUF_KEYS = {
     "general.sampling.min_p": "min_p",
     "general.sampling.penalty_repeat": "repetition_penalty",
 }
-#: The settings of a `generation_config.json`, which have our names.
+#: Settings of a `generation_config.json`, which have the names of `SamplingParams`.
 HF_KEYS = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
-#: With one of these a file says how to sample, and what it does not mention is off: temperature 1, no cut.
+#: Settings that define how to sample: if a file has one of these, those that it omits are off.
 SHAPING = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 INTEGERS = ("top_k",)
-#: Below the 53 bits that JSON numbers keep exactly, and short enough to type.
+#: Bits of a random seed: JSON numbers keep 53 exactly, and fewer are easier to type.
 SEED_BITS = 31
 
 
 @dataclass(frozen=True)
 class SamplingDefaults:
-    """Settings under the names of `SamplingParams`: those that the model's file states, and the file."""
+    """Settings under the names of `SamplingParams` that the model's file states, and that file."""
 
     stated: Mapping[str, float | int] = field(default_factory=dict)
     source: str = "default"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """With the standard ones, unless the file says how to sample."""
+        """Stated settings, with the standard ones unless the file says how to sample."""
         return {**({} if "temperature" in self.stated else STANDARD), **self.stated}
 
     def params(self, **given: Any) -> SamplingParams:
-        """What to sample with: `given` first, then these settings. Without a seed, a random one is drawn."""
+        """Return sampling parameters: `given` first, then these settings. Without a seed, a random one is chosen."""
         seed = given.pop("seed", None)
         return SamplingParams(**{**self.settings, **given, "seed": random_seed() if seed is None else seed})
 
     def describe(self, given: Mapping[str, Any] | None = None) -> str:
-        """The settings in force and where they come from, as readable text."""
+        """Return the settings in force and their sources as readable text."""
         asked = {name: value for name, value in (given or {}).items() if name in SETTINGS}
         in_force = {**self.settings, **asked}
-        if in_force["temperature"] == 0:  # greedy: the cuts have no effect
+        if in_force["temperature"] == 0:  # greedy: top_k and the other cuts have no effect
             in_force = {name: value for name, value in in_force.items() if name not in SHAPING[1:]}
         groups: dict[str, list[str]] = {}
         for name, value in in_force.items():
@@ -68,7 +68,7 @@ class SamplingDefaults:
         return ", ".join(", ".join(parts) + source for source, parts in groups.items())
 
 
-#: What `describe` names.
+#: Settings that `describe` names.
 SETTINGS = (*HF_KEYS, "presence_penalty", "frequency_penalty")
 
 
@@ -77,7 +77,7 @@ def random_seed() -> int:
 
 
 def sampling_defaults(resolved: ResolvedModel, checkpoint: Checkpoint) -> SamplingDefaults:
-    """The settings in a GGUF's metadata, or in the `generation_config.json` of a folder; else the standard ones."""
+    """Return the settings of a GGUF's metadata or of a `generation_config.json`, otherwise the standard ones."""
     from antiphon.weights.json_object import read_json_object
 
     if checkpoint.format == "gguf":
@@ -94,7 +94,7 @@ def sampling_defaults(resolved: ResolvedModel, checkpoint: Checkpoint) -> Sampli
 
 
 def _defaults(stated: Mapping[str, Any], source: str) -> SamplingDefaults:
-    """A value that cannot be used is reported and ignored: it must not keep the model from loading."""
+    """Check stated settings; log and ignore unusable ones, which must not keep the model from loading."""
     usable: dict[str, float | int] = {}
     for name, value in stated.items():
         if value is None:

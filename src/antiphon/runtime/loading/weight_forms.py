@@ -1,4 +1,4 @@
-"""The form of weights once a model is loaded: as stored, packed for the processor, or quantised."""
+"""Form of the weights of a loaded model: as stored, packed for the processor, or quantised."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from antiphon.ops import Device, WeightForm
 from antiphon.weights.types import TORCH_DTYPES, TensorType
 from antiphon.weights.weight import Weight
 
-#: What float weights may become: the type of matrices, and that of embeddings and heads.
+#: Types of quantised float weights: that of matrices, and that of embeddings and heads.
 QUANTIZATIONS = {
     "int8": (TensorType.Q8_0, TensorType.Q8_0),
     "q4": (TensorType.Q4_1, TensorType.Q8_0),
     "fp8": (TensorType.F8_E4M3, TensorType.Q8_0),
 }
 
-#: The backend of GPUs, which computes with 8-bit floats.
+#: Backend of GPUs, which computes with 8-bit floats.
 GPU_BACKEND = "triton"
 
-#: What speech models may compute in: 16-bit floats where the processor or the GPU has them, or 32 bits throughout.
+#: Precisions of speech models: 16-bit floats if the processor or the GPU has them, or 32 bits throughout.
 PRECISIONS = ("fast", "fp32")
 
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for float weights.
+    """Options of the weights' form. `repack` copies quantised weights into the order that kernels read fastest.
 
-    `quantize` "auto" is int8 for transcription models and none for others. `precision` is for speech models: `fast`
-    lets them compute in 16-bit floats.
+    `quantize` applies to float weights; "auto" is int8 for transcription models and none for others. `precision` is for
+    speech models: `fast` lets them compute in 16-bit floats.
     """
 
     repack: bool = True
@@ -52,7 +52,7 @@ class WeightOptions:
             raise InvalidRequestError(f"precision is {self.precision!r}; it must be one of: {', '.join(PRECISIONS)}")
 
     def quantize_for(self, rules: WeightRules, backend: str) -> str | None:
-        """What a model's float weights become; None: they stay floats. Only the native backend has a default."""
+        """Return the quantisation of a model's float weights, or None. Only the native backend has a default."""
         if not rules.can_quantize:
             return None
         if self.quantize == "auto":
@@ -64,7 +64,7 @@ class WeightOptions:
 
 @dataclass
 class LoadReport:
-    """The time of each phase of loading, and the forms of the weights."""
+    """Seconds of each phase of loading, and the forms of the weights."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
@@ -81,7 +81,7 @@ class LoadReport:
 
     @property
     def bytes_by_type(self) -> dict[str, int]:
-        """The files' bytes."""
+        """Stored bytes by type."""
         sizes: dict[str, int] = {}
         for form in self.forms:
             sizes[form.type.name] = sizes.get(form.type.name, 0) + form.stored_bytes
@@ -92,7 +92,7 @@ class LoadReport:
         return sum(form.resident_bytes for form in self.forms)
 
     def weights(self) -> str:
-        """What the weights became, as readable text."""
+        """Return the forms of the weights as readable text."""
         sizes: dict[tuple[str, str], list[int]] = {}
         for form in self.forms:
             stored, resident = sizes.setdefault((form.type.name, _became(form)), [0, 0])
@@ -104,7 +104,7 @@ class LoadReport:
         return f"weights {types}; {self.resident_bytes / 1e6:.0f} MB resident"
 
     def line(self) -> str:
-        """One readable line."""
+        """Return the report as one readable line."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
         place = "" if self.device == "cpu" else f" on {self.device}"
         return f"{self.backend} backend{place}; {self.weights()}; {phases}"
@@ -119,7 +119,7 @@ def _became(form: WeightForm) -> str:
 
 
 class WeightTargets:
-    """The type that each weight's floats become on a backend, by the model's rules; None: they stay as they are."""
+    """Type that each weight's floats become on a backend, by the model's rules; None if they stay as they are."""
 
     def __init__(self, rules: WeightRules, options: WeightOptions, backend: str, device_type: str) -> None:
         self.quantize = options.quantize_for(rules, backend)
@@ -147,15 +147,15 @@ def prepare(
 ) -> None:
     """Convert the weights to the form that the device's backend computes with, by the model's rules.
 
-    Afterwards every tensor of the model is on the device; without one, all stay on the CPU. The native backend reads
-    every stored type and packs most of those that are quantised. Without it quantised weights would be decoded on
-    every call, so they are decoded once, to bf16.
+    Afterwards every tensor of the model is on the device, by default the CPU. The native backend reads every stored
+    type and packs most quantised ones. Other backends would decode quantised weights on every call, so they are decoded
+    once, to bf16.
     """
     place = torch.device("cpu") if device is None else device.torch
     report.backend, report.device = ops.active_backend(place.type).name, str(place)
     rules = model.weight_rules()
     is_fast = options.precision == "fast"
-    # A GPU has no use for 8 bits in models this small; its products stay exact, and convolutions are in 16 bits.
+    # A GPU gains nothing from 8 bits in models this small; its products stay exact, and convolutions are in 16 bits.
     half_convolutions = is_fast and report.backend == GPU_BACKEND and rules.fast_type is TensorType.F16
     targets = WeightTargets(rules, options, report.backend, place.type)
 
@@ -175,7 +175,7 @@ def prepare(
 
 
 def _exact_nodes(rules: WeightRules, backend: str, device_type: str) -> list[Module]:
-    """What stays in 32 bits: on a GPU always, else if the CPU's 16-bit floats have a mantissa of eight bits."""
+    """Return the modules that stay in 32 bits: on a GPU, and if the CPU's 16-bit floats have an 8-bit mantissa."""
     if not rules.exact or (backend != GPU_BACKEND and ops.half_type(device_type) is not torch.bfloat16):
         return []
     return [node for module in rules.exact for node in module.modules()]
