@@ -1,4 +1,4 @@
-"""`ChannelSink`: the events of calls as messages to another process, and back to events there."""
+"""`ChannelSink`: events of calls as messages to another process, and the conversion back to events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.runtime.process import messages
 
 @dataclass
 class OpenCall:
-    """A call, what was asked of it, and how many of its samples have not ended."""
+    """Open call, its request, and the number of its samples that have not ended."""
 
     call: TaskCall
     request: TaskRequest
@@ -29,7 +29,10 @@ class OpenCall:
 
 
 class ChannelSink:
-    """Sends events by `send`, which any thread may call. Knows the open calls by their ids, until their last event."""
+    """Sink that sends events through `send`, which any thread may call.
+
+    It keeps each open call by its id until the call's last event.
+    """
 
     def __init__(self, send: Callable[[msgspec.Struct], None]) -> None:
         self._send = send
@@ -41,7 +44,7 @@ class ChannelSink:
         self._calls[call.id] = OpenCall(call, request, request.num_samples)
 
     def find(self, call_id: str) -> OpenCall | None:
-        """The open call of that id."""
+        """Return the open call with this id, or None."""
         return self._calls.get(call_id)
 
     def put(self, call_id: str, event: Event) -> None:
@@ -50,7 +53,7 @@ class ChannelSink:
         self._send(message_of(call_id, event))
 
     def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
-        """All deltas in one message, then the others."""
+        """Send all deltas in one message, then the other events."""
         deltas = [event for _, event in events if type(event) is TextDelta]
         if deltas:
             self._send(messages.Deltas(deltas))
@@ -69,27 +72,26 @@ class ChannelSink:
 
 
 def message_of(call_id: str, event: Event) -> msgspec.Struct:
-    """Return the message for an event. Those of text go by `Deltas`, many at once."""
+    """Return the message for an event. Text deltas are sent as `Deltas` instead, many at once."""
     if isinstance(event, AntiphonError):
         return messages.Rejected(call_id, *kind_and_message(event))
     return messages.EventMessage(call_id, type(event).__name__, msgspec.Raw(messages.encode(event)))
 
 
 def event_of(message: messages.EventMessage) -> Event:
-    """Return the event in a message."""
     event: Event = _decoder(message.kind).decode(message.event)
     return event
 
 
 @cache
 def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
-    """Return the decoder of the events of that name, which a task declares."""
+    """Return the decoder of the event class with this name, which a task declares."""
     known = {event.__name__: event for task in TASKS for event in (Accepted, *task.yields)}
     return messages.decoder(known[kind])
 
 
 def kind_and_message(error: BaseException) -> tuple[str, str]:
-    """An error of ours by its class; anything else is an internal error, and its trace goes to the log."""
+    """Return an AntiphonError's class name and text; log another error's trace and name it an EngineError."""
     if not isinstance(error, AntiphonError):
         traceback.print_exception(error)
         return "EngineError", describe(error) if isinstance(error, Exception) else type(error).__name__
@@ -98,7 +100,7 @@ def kind_and_message(error: BaseException) -> tuple[str, str]:
 
 
 def error_of(kind: str, message: str) -> AntiphonError:
-    """The error that an engine process named."""
+    """Return the error that an engine process named."""
     cls = getattr(errors, kind, None)
     if isinstance(cls, type) and issubclass(cls, AntiphonError):
         return cls(message)

@@ -46,12 +46,12 @@ Reader = TypeVar("Reader", bound=AsyncReader[Any])
 
 logger = logging.getLogger("antiphon.engine")
 
-#: A model is given up when this many processes have died while they loaded it again.
+#: Number of processes that may die while they reload a model before the model is given up.
 MAX_RELOAD_DEATHS = 2
 
 
 class EngineClient(Supervisor):
-    """Used from one event loop. `options` are the fields of `EngineConfig`.
+    """Client of an engine process, for one event loop. `options` are the fields of `EngineConfig`.
 
     When the process dies, by itself or by the watchdog, every open call fails; the process is started again and loads
     the models that it had. See `Supervisor`.
@@ -66,17 +66,17 @@ class EngineClient(Supervisor):
         offline: bool = False,
     ) -> None:
         super().__init__(options, restarts=restarts or RestartPolicy(), watchdog_seconds=watchdog_seconds)
-        #: Called with the name of a model that was there before a restart and is not after it, and the cause.
+        #: Callback with the name of a model that a restart failed to load again, and the error.
         self.on_lost: Callable[[str, AntiphonError], None] | None = None
-        #: Called with what the engine does, while it is watched.
+        #: Callback with reports of the engine's activity, while it is watched.
         self.on_activity: Callable[[messages.Activity], None] | None = None
         self._offline = offline
-        self._is_reloading = False  # stays so if the process dies meanwhile
+        self._is_reloading = False  # stays True if the process dies while reloading
         self._reload_deaths: Counter[str] = Counter()
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
-        self._bases: dict[str, str] = {}  # of adapters
-        self._devices: dict[str, str | None] = {}  # that were asked for
+        self._bases: dict[str, str] = {}  # model of each adapter
+        self._devices: dict[str, str | None] = {}  # requested device of each model
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
         self._unloads: set[asyncio.Future[None]] = set()
         self.devices = DeviceBook()
@@ -86,12 +86,12 @@ class EngineClient(Supervisor):
 
     @property
     def kv_bytes(self) -> int:
-        """Of the arena on the CPU."""
+        """Bytes of the arena on the CPU."""
         return int(self._options.get("kv_bytes") or self._options.get("cpu_kv_bytes") or DEFAULT_KV_BYTES)
 
     @property
     def models(self) -> Mapping[str, messages.Loaded]:
-        """What is resident, by name; while the process is restarting, what it will hold again."""
+        """Resident models by name; during a restart, the models that will be loaded again."""
         return MappingProxyType(self._models)
 
     # -- messages -----------------------------------------------------------------------------------------------
@@ -139,11 +139,11 @@ class EngineClient(Supervisor):
     # -- models -------------------------------------------------------------------------------------------------
 
     async def load(self, name: str, reference: str, base: str = "", device: str | None = None) -> messages.Loaded:
-        """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
+        """Make a model resident under `name`; return at once if it is. Concurrent loads of one name share the work.
 
         With `base`, it is an adapter of that model, at the path `reference`; unloading the model unloads it too.
-        Without `device`, it is loaded onto the engine's own; a restart loads it onto the same one again.
-        Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
+        Without `device`, it is loaded onto the engine's own; a restart uses the same device again. Waits while the
+        process is starting or restarting. Raises the load's `AntiphonError`.
         """
         if name in self._models and name not in self._loads:
             self._check_reference(name, self._references[name], reference)
@@ -166,10 +166,10 @@ class EngineClient(Supervisor):
         if name in self._loads and self._loads[name][1] is done:
             del self._loads[name]
         if not done.cancelled():
-            done.exception()  # raised to those who wait for it, if any
+            done.exception()  # raised in the callers that wait for the load, if any
 
     def cancel_load(self, name: str) -> None:
-        """Give up a load that is under way or has just ended. A later one of the name waits until the engine knows."""
+        """Cancel a load that is under way or has just ended. A later load of this name waits for the cancellation."""
         _, task = self._loads.pop(name, ("", None))
         if task is not None:
             task.cancel()
@@ -186,7 +186,7 @@ class EngineClient(Supervisor):
         while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
-        if name in self._models:  # it came back with the restart that was waited for
+        if name in self._models:  # reloaded by the restart that was waited for
             return self._models[name]
         loaded = await self._load_into(process, name, reference, base, device)
         self._models[name] = loaded
@@ -197,9 +197,10 @@ class EngineClient(Supervisor):
         return loaded
 
     async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death, then their adapters.
+        """Load the models that the last process had, then their adapters.
 
-        All at once, unless the last process died meanwhile: then one by one, so that the one to blame is known.
+        All are loaded at once, unless the last process died while it did so: then they are loaded one by one, to
+        identify the model that kills the process.
         """
         adapters = list(self._bases)
         models = [name for name in self._references if name not in self._bases]
@@ -215,7 +216,7 @@ class EngineClient(Supervisor):
         self._reload_deaths.clear()
 
     async def _reload_alone(self, process: EngineProcess, name: str) -> None:
-        self._reload_deaths[name] += 1  # taken back if the process survives it
+        self._reload_deaths[name] += 1  # decremented again if the process survives
         if self._reload_deaths[name] > MAX_RELOAD_DEATHS:
             self._lose(name, EngineError("the engine process died each time it loaded it"))
             return
@@ -227,7 +228,7 @@ class EngineClient(Supervisor):
         try:
             self._models[name] = await self._load_into(process, name, reference, base, device)
         except AntiphonError as error:
-            if process.exited.done():  # the next process loads it
+            if process.exited.done():  # the next process loads the model
                 raise
             self._lose(name, error)
 
@@ -240,7 +241,7 @@ class EngineClient(Supervisor):
                 self.on_lost(model, error)
 
     def _drop_name(self, name: str) -> None:
-        """A model that is resident no more; its adapters are not either."""
+        """Remove a model that is no longer resident, and its adapters."""
         for adapter in [adapter for adapter, base in self._bases.items() if base == name]:
             self._drop_name(adapter)
         self._models.pop(name, None)
@@ -256,7 +257,7 @@ class EngineClient(Supervisor):
         return answer
 
     async def unload(self, name: str) -> None:
-        """End the model's requests (finish reason "cancelled") and give its memory back."""
+        """End the model's requests (finish reason "cancelled") and free its memory."""
         process = await self._until_ready()
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
@@ -264,42 +265,42 @@ class EngineClient(Supervisor):
         await asyncio.shield(asyncio.ensure_future(self._ask_to_unload(process, name)))
 
     async def _ask_to_unload(self, process: EngineProcess, name: str) -> None:
-        with contextlib.suppress(EngineError):  # the process died: the memory is free
+        with contextlib.suppress(EngineError):  # the process died, and its memory is free
             await self._questions.ask(process, ("unload", name), messages.UnloadModel(name))
 
     # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.
 
     def generate(self, request: Generate) -> GenerateStream:
-        """Samples of a prompt."""
+        """Generate samples of a prompt."""
         if not 1 <= request.n <= MAX_SAMPLES:
             raise InvalidRequestError(f"n is {request.n}; it must be 1 to {MAX_SAMPLES}")
         ids = [request.id, *(f"{request.id}/{index}" for index in range(request.n))]
         return self._open(request, lambda control, sink: GenerateStream(control, sink, request.n, ids))
 
     async def embed(self, request: EmbedInputs) -> Embeddings:
-        """Vectors of token ids. Cancelling the wait cancels the work."""
+        """Embed token ids. Cancelling the wait cancels the work."""
         async with self._open(request, AsyncReader[Embeddings]) as reader:
             return await anext(reader)
 
     def transcribe(self, request: Transcribe | Listen) -> AsyncTranscription:
-        """A recording, or a live session."""
+        """Transcribe a recording or a live session."""
         return self._open(request, AsyncTranscription)
 
     def detect_voice(self, request: DetectVoice) -> AsyncVoiceActivity:
-        """Where speech begins and ends in sound that is pushed."""
+        """Detect where speech begins and ends in pushed sound."""
         return self._open(request, AsyncVoiceActivity)
 
     def hear(self, request: Hear) -> AsyncHearing:
-        """Turns of speech and their transcripts."""
+        """Detect turns of speech and transcribe them."""
         return self._open(request, AsyncHearing)
 
     def speak(self, request: Speak) -> AsyncSynthesis:
-        """A text as speech."""
+        """Speak a text."""
         return self._open(request, AsyncSynthesis)
 
     def _open(self, request: TaskRequest, reader_of: Callable[[Any, ThreadSink], Reader]) -> Reader:
-        """Send a request and return its reader, which is registered first; not if the request cannot be encoded."""
+        """Send a request and return its reader, which is registered first; close it if sending fails."""
         process = self._ready_process()
         reader = reader_of(RemoteCall(request, process.send), self._sink)
         try:
@@ -310,8 +311,11 @@ class EngineClient(Supervisor):
         return reader
 
     async def figures(self) -> dict[str, Any]:
-        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena", "devices"), and "process":
-        "pid", "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
+        """Return `FrontEnd.figures` with an entry "process": "pid", "resident_bytes" and "steps".
+
+        The other entries are one per model (running, waiting, blocks_…), "arena" and "devices". The engine answers
+        between two steps. Raises `EngineError` if the engine is not READY.
+        """
         process = self._ready_process()
         question = f"figures-{next(self._numbers)}"
         command = messages.GetFigures(question)
@@ -319,13 +323,13 @@ class EngineClient(Supervisor):
         return answer.values
 
     def watch_activity(self, listener: str) -> None:
-        """Have `on_activity` called with a snapshot of that id, then with what happens. It ends with the process.
+        """Pass a snapshot with the id `listener` to `on_activity`, then every change until the process ends.
 
-        `EngineError` if the engine is not READY.
+        Raises `EngineError` if the engine is not READY.
         """
         self._ready_process().send(messages.WatchActivity(listener))
 
     def unwatch_activity(self) -> None:
-        """End the reports, if there are any."""
+        """Stop the reports, if there are any."""
         if self._process is not None:
             self._process.send(messages.UnwatchActivity())

@@ -1,4 +1,4 @@
-"""`DeviceBook`: the devices of an engine process as it reports them. The server itself opens none."""
+"""`DeviceBook`: devices of an engine process as it reports them. The server itself opens no device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.runtime.process.messages import DeviceMemory, Devices
 
 
 class DeviceBook:
-    """Until the process has reported, there is the CPU."""
+    """Reported devices. Until the process has reported, the CPU is the only device."""
 
     def __init__(self) -> None:
         self._memory: dict[str, DeviceMemory] = {}
@@ -20,7 +20,7 @@ class DeviceBook:
         self._default, self._auto = message.default, message.auto
 
     def name_of(self, asked: str | None) -> str:
-        """The device that a model gets which asks for this one; None is the engine's own."""
+        """Return the device of a model that requests this one; None stands for the engine's own."""
         if asked is None:
             return self._default
         if asked == AUTO:
@@ -28,7 +28,7 @@ class DeviceBook:
         return "cuda:0" if asked == "cuda" else asked
 
     def memory(self, name: str) -> DeviceMemory | None:
-        """Of a device that the engine has opened."""
+        """Return the memory of a device, or None if the engine has not opened it."""
         return self._memory.get(name)
 
     def __iter__(self) -> Iterator[DeviceMemory]:

@@ -1,4 +1,4 @@
-"""`EngineProcess`: one life of the engine process, seen from the process that started it."""
+"""`EngineProcess`: one engine process, from start to end, in the process that started it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from antiphon.runtime.process.socket_folder import SocketFolder
 
 logger = logging.getLogger("antiphon.engine")
 
-#: Lines of the process's standard error that are kept.
+#: Number of last lines of standard error that are kept.
 TAIL_LINES = 50
-#: Messages read before others on the event loop get their turn.
+#: Maximum messages that are read before other callbacks of the event loop run.
 BURST = 64
-#: How long the last lines of standard error are waited for when the process has ended.
+#: Maximum seconds to wait for the last lines of standard error of an ended process.
 LAST_WORDS_SECONDS = 0.25
 
 
 class EngineProcess:
-    """Started on creation. Every message goes to `on_event`, in the event loop that made this.
+    """Engine process, started on creation. Its messages go to `on_event`, in the event loop that created the object.
 
-    The process ends when `close` is called or when this process ends, however it ends.
+    The process ends when `close` is called or when the parent process ends, for whatever reason.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class EngineProcess:
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.last_beat = Heartbeat(0, 0.0)
-        self.beats = 0  # counts every sign of life
+        self.beats = 0  # counts every message, as a sign of life
         self._folder = SocketFolder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._commands = self._context.socket(zmq.PUSH)
@@ -80,13 +80,13 @@ class EngineProcess:
 
     def _start(self, arguments: list[str], reading: int) -> subprocess.Popen[bytes]:
         """Start the worker with these arguments; the descriptor `reading` is its standard input."""
-        # -P: the folder that the server was started in must not be imported from.
+        # -P: modules must not be imported from the folder in which the server was started.
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
             stdin=reading,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            process_group=0,  # Ctrl-C on the terminal is for the parent alone
+            process_group=0,  # Ctrl-C in the terminal is for the parent only
         )
 
     # -- in threads of their own --------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class EngineProcess:
     # -- in the event loop --------------------------------------------------------------------------------------
 
     def _ended(self, status: int) -> None:
-        while self._read_burst():  # what it still said before its end
+        while self._read_burst():  # messages sent before its end
             pass
         if not self.exited.done():
             self.exited.set_result(status)
@@ -122,12 +122,12 @@ class EngineProcess:
             self.kill()
 
     def _receive(self) -> None:
-        """Read what is there. The descriptor tells of a change only, so all of it must be read, if not in one go."""
+        """Read all messages in bursts. The descriptor signals changes only, so unread ones would not wake it again."""
         if self._read_burst():
             self._loop.call_soon(self._receive)
 
     def _read_burst(self) -> bool:
-        """Whether there may be more."""
+        """Read up to BURST messages; return whether there may be more."""
         receive = self._events.recv
         for _ in range(BURST):
             if self._is_closed:
@@ -138,7 +138,7 @@ class EngineProcess:
                 return False
             try:
                 self._take(decode_event(data))
-            except Exception:  # the others of the burst must still be read
+            except Exception:  # the other messages of the burst must still be read
                 logger.exception("a message of %d bytes from the engine process cannot be read", len(data))
         return True
 
@@ -155,9 +155,9 @@ class EngineProcess:
                 self._on_event(event)
 
     def _connected(self) -> None:
-        """The events' socket is connected; when the commands' is too, the process is usable.
+        """Complete the start once the commands' socket is connected too; the events' socket is.
 
-        The sockets' names are not needed after that, so their folder is removed now and needs no clean-up later.
+        The sockets' names are not needed any more, so the folder is removed now rather than at the end.
         """
         if self._is_closed or self.started.done():
             return
@@ -168,13 +168,13 @@ class EngineProcess:
         self.started.set_result(None)
 
     def kill(self, cause: str | None = None) -> None:
-        """End it now; `cause` is reported as the cause of its death."""
+        """Kill the process. A given `cause` is reported as the cause of its death."""
         if self._kill_cause is None:
             self._kill_cause = cause
         self._process.kill()
 
     def cause(self, status: int) -> str:
-        """Why it ended, in a line: why it was killed, what it reported itself, or its status and last lines."""
+        """Return the cause of the process's end: that of the kill, its own report, or its status and last line."""
         if self._kill_cause or self._dying:
             return self._kill_cause or self._dying or ""
         if status < 0:
@@ -193,7 +193,7 @@ class EngineProcess:
         return (fatal or lines or [""])[-1][:500]
 
     def close(self) -> None:
-        """Kill it if it still lives, and give back what this side holds."""
+        """Kill the process if it is alive, and free the resources of this side."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""`LoadThreads`: loads of models, each in a thread of its own, so that a stuck one keeps no other from loading."""
+"""`LoadThreads`: loads of models, each in its own thread, so that a stuck load does not block others."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError, OverloadedError
 
-#: Threads that load, including those whose load was cancelled but blocks in the operating system.
+#: Maximum threads that load, including cancelled loads that are blocked in the operating system.
 MAX_THREADS = 64
 
 
 @dataclass(eq=False)
 class Load:
-    """A load that is under way. A thread cannot be ended: that of a cancelled load drops what it has loaded."""
+    """Load under way. A cancelled load's thread runs to its end, then discards the result."""
 
     name: str
     is_cancelled: bool = False
 
 
 class LoadThreads:
-    """Safe to use from any thread. The threads are daemons: the process ends without waiting for them."""
+    """Loading threads, started and cancelled from any thread. They are daemons: the process does not wait for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class LoadThreads:
         self._num_threads = 0
 
     def start(self, name: str, work: Callable[[Load], None]) -> None:
-        """Run the work in a new thread. `InvalidRequestError` if a load of that name is under way."""
+        """Run `work` in a new thread. Raises `InvalidRequestError` if a load of that name is under way."""
         with self._lock:
             if name in self._loads:
                 raise InvalidRequestError(f"model {name!r} is being loaded already")
@@ -55,7 +55,7 @@ class LoadThreads:
                 load.is_cancelled = True
 
     def end(self, load: Load) -> bool:
-        """Note that a load has ended. Returns whether it is wanted: it was not cancelled."""
+        """Record that a load has ended; return whether its result is wanted, which a cancelled load's is not."""
         with self._lock:
             if not load.is_cancelled:
                 del self._loads[load.name]

@@ -1,7 +1,7 @@
-"""The messages between a server and its engine process, encoded with msgspec.
+"""Messages between a server and its engine process, encoded with msgspec.
 
-A call is opened by its `TaskRequest`, gets `CallInput`s while it runs, and is answered by `Deltas`, `EventMessage` and
-`Rejected`. All of these derive from the tasks that are declared in `runtime/calls/tasks.py`.
+A `TaskRequest` opens a call, `CallInput`s follow while it runs, and `Deltas`, `EventMessage` and `Rejected` answer it.
+All of these derive from the tasks that are declared in `runtime/calls/tasks.py`.
 """
 
 from __future__ import annotations
@@ -36,33 +36,36 @@ class LoadModel(msgspec.Struct, frozen=True, tag=True):
 
 
 class UnloadModel(msgspec.Struct, frozen=True, tag=True):
-    """End the model's requests and give its memory back. Answered by `Unloaded`."""
+    """End the model's requests and free its memory. Answered by `Unloaded`."""
 
     name: str
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """End a call, or one sample of it by its own id."""
+    """End a call, or one of its samples by the sample's id."""
 
     id: str
     reason: FinishReason = FinishReason.CANCELLED
 
 
 class GetFigures(msgspec.Struct, frozen=True, tag=True):
-    """Answered by `Figures`."""
+    """Request the engine's figures. Answered by `Figures`."""
 
     id: str
 
 
 class WatchActivity(msgspec.Struct, frozen=True, tag=True):
-    """Report what the engine does, until `UnwatchActivity`. Answered by an `Activity` with that id, a snapshot, and
-    then by one without an id whenever something happened, some ten times a second."""
+    """Report the engine's activity until `UnwatchActivity`.
+
+    Answered by an `Activity` with that id, a snapshot, and then by one without an id at every change, at most ten times
+    a second.
+    """
 
     id: str
 
 
 class UnwatchActivity(msgspec.Struct, frozen=True, tag=True):
-    """The last listener has gone."""
+    """Stop the reports, because the last listener has left."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
@@ -70,7 +73,7 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
 
 
 class CallInput(msgspec.Struct, frozen=True):
-    """Base of the inputs of calls: one method of a task's control, with its arguments as the other fields."""
+    """Base of inputs of a call: one method of the task's control, with its arguments as further fields."""
 
     method: ClassVar[str]
     id: str
@@ -78,7 +81,6 @@ class CallInput(msgspec.Struct, frozen=True):
 
 @cache
 def input_of(method: Callable[..., None]) -> type[CallInput]:
-    """Return the message for a method of a control."""
     fields = [(name, kind) for name, kind in get_type_hints(method).items() if name != "return"]
     name = method.__qualname__
     namespace = {"method": method.__name__}
@@ -87,7 +89,7 @@ def input_of(method: Callable[..., None]) -> type[CallInput]:
 
 
 def inputs_of(control: type) -> dict[str, type[CallInput]]:
-    """Return the messages for what a control has beyond `cancel`, by method."""
+    """Return the messages for a control's methods beyond `cancel`, by method."""
     names = [name for name in dir(control) if not name.startswith("_") and name not in dir(CallControl)]
     return {name: input_of(getattr(control, name)) for name in names}
 
@@ -100,40 +102,40 @@ ToEngine = TaskRequest | CallInput | Abort | Administration
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """The engine's process is up and reads commands."""
+    """Sent once the engine's process is up and reads commands."""
 
     pid: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """Sent about once a second by a thread that is not the loop; `busy_seconds` is how long the present step runs."""
+    """Sent about once a second, outside of the loop's thread. `busy_seconds` is the age of the current step."""
 
     steps: int
     busy_seconds: float
 
 
 class DeviceMemory(msgspec.Struct, frozen=True):
-    """A device that the engine has opened: bytes for weights and cache together, and those of its cache's arena."""
+    """Device that the engine has opened: bytes for weights and cache together, and those of its cache's arena."""
 
     name: str
     hardware: str
     total_bytes: int
     budget_bytes: int
-    #: 0 until the arena is reserved.
+    #: 0 until the arena is reserved
     kv_bytes: int
 
 
 class Devices(msgspec.Struct, frozen=True, tag=True):
-    """The devices in use: sent before `Started`, and before the answer to a load or unload that changed them."""
+    """Devices in use, sent before `Started` and before the answer to a load or unload that changed them."""
 
     items: list[DeviceMemory]
-    #: That of a model which asks for none, and of one which asks for `auto`.
+    #: Devices of models that request none, and of models that request `auto`.
     default: str
     auto: str
 
 
 class VoiceFields(msgspec.Struct, frozen=True):
-    """A voice of a model that speaks."""
+    """Voice of a speech model."""
 
     name: str
     language: str
@@ -142,23 +144,23 @@ class VoiceFields(msgspec.Struct, frozen=True):
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     name: str
-    task: str  # a `Task`
+    task: str  # name of a `Task`
     max_tokens: int
     weight_bytes: int
     seconds: dict[str, float]
-    forms: str = ""  # what the weights became, as text
-    #: Of a speech model, and its default.
+    forms: str = ""  # forms of the weights, as text
+    #: Voices of a speech model, and its default.
     voices: list[VoiceFields] = []
     default_voice: str | None = None
-    #: References of the detectors that calls to it may use.
+    #: References of the detectors that the model's calls may use.
     companions: list[str] = []
-    #: Where it computes.
+    #: Device on which the model computes.
     device: str = "cpu"
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):
     name: str
-    kind: str  # the error's class
+    kind: str  # class of the error
     message: str
 
 
@@ -167,7 +169,7 @@ class Unloaded(msgspec.Struct, frozen=True, tag=True):
 
 
 class EventMessage(msgspec.Struct, frozen=True, tag=True):
-    """An event of a call, by the name of its class; see `process/channel.py`."""
+    """Event of a call, with the name of its class; see `process/channel.py`."""
 
     id: str
     kind: str
@@ -175,9 +177,9 @@ class EventMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):
-    """A call that was not taken, or that failed; `kind` is the class of the `AntiphonError`.
+    """Sent for a call that was rejected or failed; `kind` is the class of the `AntiphonError`.
 
-    With an empty id: the engine could not be set up, and the process exits.
+    With an empty id, the engine could not be set up, and the process exits.
     """
 
     id: str
@@ -186,27 +188,27 @@ class Rejected(msgspec.Struct, frozen=True, tag=True):
 
 
 class Deltas(msgspec.Struct, frozen=True, tag=True):
-    """All that a step gave, in one message."""
+    """Text deltas of all requests of a step, in one message."""
 
     items: list[TextDelta]
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
-    """What `FrontEnd.figures` returns, and resident bytes of the process."""
+    """Figures of `FrontEnd.figures`, and resident bytes of the process."""
 
     id: str
     values: dict[str, Any]
 
 
 class Activity(msgspec.Struct, frozen=True, tag=True):
-    """What the engine does, as JSON: a snapshot for a listener, or what happened since, for all."""
+    """Activity of the engine as JSON: a snapshot for the listener `id`, or a change for all."""
 
     id: str
     content: bytes
 
 
 class Dying(msgspec.Struct, frozen=True, tag=True):
-    """The engine's loop broke; the process exits after this."""
+    """Sent when the engine's loop failed; the process exits afterwards."""
 
     cause: str
 
@@ -218,7 +220,7 @@ FromEngine = _Events | _Answers | Devices | Started | Heartbeat | Dying
 
 
 def _packed(value: Any) -> Any:
-    """Samples and vectors travel as their shape and their float32 bytes in native order."""
+    """Encode samples and vectors as their shape and their float32 bytes in native order."""
     if isinstance(value, np.ndarray):
         floats = np.ascontiguousarray(value, np.float32)
         return floats.shape, floats.data
@@ -236,7 +238,7 @@ def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def command_decoder() -> msgspec.msgpack.Decoder[ToEngine]:
-    """Return a decoder of all that an engine process takes, with the tasks that are declared now."""
+    """Return a decoder of all messages that an engine process accepts, including the currently declared tasks."""
     inputs = {made for task in TASKS for made in inputs_of(task.control).values()}
     return decoder(Union[(*TASKS, *inputs, Abort, Administration)])
 

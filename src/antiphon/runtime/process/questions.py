@@ -1,4 +1,4 @@
-"""`Questions`: commands to the engine process that have one answer."""
+"""`Questions`: commands to the engine process that have exactly one answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from antiphon.runtime.process.engine_process import EngineProcess
 
 
 class Questions:
-    """Used from one event loop. A key is what was asked, and its name or id."""
+    """Pending commands by kind and by name or id, for one event loop."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[str, str], asyncio.Future[Any]] = {}
 
     async def ask(self, process: EngineProcess, key: tuple[str, str], command: msgspec.Struct) -> Any:
-        """The answer to a command; raises it if it is an error."""
+        """Send a command and return its answer; raise an answer that is an error."""
         answer = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
         try:
@@ -28,11 +28,11 @@ class Questions:
             self._answers.pop(key, None)
 
     def pending(self, key: tuple[str, str]) -> asyncio.Future[Any] | None:
-        """The answer to come, if that was asked."""
+        """Return the pending answer to a command, or None if the command is not pending."""
         return self._answers.get(key)
 
     def answer(self, key: tuple[str, str], value: Any) -> bool:
-        """False if there is no such question."""
+        """Set the answer of a pending command; return False if none has this key."""
         answer = self._answers.get(key)
         if answer is None or answer.done():
             return answer is not None
@@ -43,6 +43,6 @@ class Questions:
         return True
 
     def fail(self, message: str) -> None:
-        """The process has died: no answer will come."""
+        """Fail all pending commands, because the process has died."""
         for key in list(self._answers):
             self.answer(key, EngineError(message))

@@ -13,7 +13,7 @@ from antiphon.runtime.process.messages import Abort, inputs_of
 
 
 class RemoteCall:
-    """Has the methods of the control that the call's task declares. Each is a message."""
+    """Control with the methods that the call's task declares. Each method sends a message."""
 
     def __init__(self, request: TaskRequest, send: Callable[[msgspec.Struct], None]) -> None:
         self.id = request.id

@@ -1,4 +1,4 @@
-"""`RestartPolicy`: when an engine process that has died is started again, and when to give up."""
+"""`RestartPolicy`: delays before a dead engine process is started again, and when to give up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass
 class RestartPolicy:
-    """The first restart is immediate; the delay before the next ones doubles from `first_delay`.
+    """Restart delays: the first restart is immediate, the delay before later ones doubles from `first_delay`.
 
-    It stays below `longest_delay_after_ready` for processes that had become ready, and below `longest_delay` for those
-    that had not. A process that was ready for `stable_seconds` clears the record. Only starts that fail lead to giving
-    up: `min_failed_starts` of them in a row, over `give_up_seconds` or more.
+    It is at most `longest_delay_after_ready` for processes that had become ready, and `longest_delay` for others. A
+    process that was ready for `stable_seconds` resets the count of deaths. Only failed starts lead to giving up:
+    `min_failed_starts` in a row, over `give_up_seconds` or more.
     """
 
     first_delay: float = 0.5
@@ -20,16 +20,16 @@ class RestartPolicy:
     stable_seconds: float = 60.0
     give_up_seconds: float = 300.0
     min_failed_starts: int = 3
-    #: Deaths in a row.
+    #: Number of consecutive deaths.
     num_deaths: int = 0
-    #: Of these, the last ones of processes that had not become ready, and the time of the first of them.
+    #: Number of consecutive deaths before the process became ready, and the time of the first of them.
     num_failed_starts: int = 0
     failing_since: float = 0.0
 
     def next_delay(self, now: float, ready_seconds: float | None) -> float | None:
         """Count a death; return the seconds to wait before the next start, or None to give up.
 
-        `ready_seconds` is how long the process was ready, None if it never was.
+        `ready_seconds` is the time for which the process was ready, None if it never was.
         """
         if ready_seconds is not None and ready_seconds >= self.stable_seconds:
             self.num_deaths = 0

@@ -1,4 +1,4 @@
-"""`ServedEngine`: the engine behind a channel. Commands come in as messages; what a step gives goes out as one."""
+"""`ServedEngine`: an engine behind a channel, which receives commands as messages and sends a message per step."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ CALL_THREADS = {
 
 
 class ServedEngine(FrontEnd):
-    """Takes commands in one thread and answers through `send`, which may be called from any.
+    """Engine that receives commands in one thread and answers through `send`, which any thread may call.
 
-    No command waits for a step, a load or a grammar: those run in other threads.
+    No command waits for a step, a load or a grammar, which run in other threads.
     """
 
     _sink: ChannelSink
@@ -54,7 +54,7 @@ class ServedEngine(FrontEnd):
         self._call_threads = {
             kind: ThreadPoolExecutor(count, f"antiphon-{kind}") for kind, count in CALL_THREADS.items()
         }
-        #: Imported before the first request, which would wait for it.
+        #: Imported now, since the first request would wait for the import.
         self._implementations: dict[type[TaskRequest], type[TaskCall]] = {
             task: resolve_name(task.implementation) for task in TASKS
         }
@@ -63,7 +63,7 @@ class ServedEngine(FrontEnd):
         self._activity = ActivityReporter(
             self._loop, self.detectors, memory.read, lambda id_, content: send(messages.Activity(id_, content))
         )
-        # A server on the CPU opens no GPU, whose driver may be broken, until a model asks for one.
+        # A server on the CPU opens no GPU, whose driver may be broken, until a model requests one.
         self._auto_device = CPU if self.config.device == CPU else Device.parse(AUTO).name
         self._report_devices()
 
@@ -73,16 +73,16 @@ class ServedEngine(FrontEnd):
 
     @property
     def busy_since(self) -> float | None:
-        """When the present step began: of the detectors, or of the other models if theirs began earlier."""
+        """`time.monotonic` at which the oldest current round of the models or the detectors began; None while idle."""
         begun = [since for since in (self._loop.busy_since, self.detectors.busy_since) if since is not None]
         return min(begun, default=None)
 
     def _flush(self) -> None:
-        if self._outputs and self._loop.failure is None:  # else the process is about to report it for all
+        if self._outputs and self._loop.failure is None:  # otherwise the process reports the failure for all
             super()._flush()
 
     def take(self, command: messages.ToEngine) -> None:
-        """Act on a command, without waiting."""
+        """Execute a command without waiting."""
         if isinstance(command, TaskRequest):
             try:
                 self._open(command)
@@ -104,7 +104,7 @@ class ServedEngine(FrontEnd):
 
     def _control(self, message: messages.CallInput | messages.Abort) -> None:
         opened = self._sink.find(message.id)
-        if opened is None:  # it has ended, and its last event has been sent; or it is one sample of a generation
+        if opened is None:  # it has ended, and its last event has been sent; or the id is one sample of a generation
             if isinstance(message, messages.Abort):
                 self._loop.abort_all([message.id], message.reason)
             return
@@ -116,7 +116,7 @@ class ServedEngine(FrontEnd):
                 getattr(opened.call, message.method)(*arguments)
 
     def reject(self, data: bytes, error: Exception) -> None:
-        """Answer a message that cannot be decoded, where it has an id to answer to."""
+        """Answer a message that cannot be decoded, if it has an id or a name to answer to."""
         named: Any = None
         with suppress(Exception):
             named = msgspec.msgpack.decode(data)
@@ -125,7 +125,7 @@ class ServedEngine(FrontEnd):
             error = InvalidRequestError(f"the engine process cannot decode a message of {len(data)} bytes: {error}")
         if isinstance(fields.get("id"), str):
             opened = self._sink.find(fields["id"])
-            if opened is not None:  # what its caller wanted of it is not known
+            if opened is not None:  # the intended input is lost, so the call cannot continue
                 opened.call.cancel()
             self._send(messages.Rejected(fields["id"], *kind_and_message(error)))
         elif isinstance(fields.get("name"), str):
@@ -145,7 +145,7 @@ class ServedEngine(FrontEnd):
             self._send(messages.LoadFailed(command.name, *kind_and_message(error)))
 
     def _load_in_thread(self, command: messages.LoadModel, load: Load) -> None:
-        """Answer a load, unless it was cancelled: then what it loaded is dropped."""
+        """Load a model and answer the command; if the load was cancelled, discard the model instead."""
         name = command.name
         try:
             if command.base:
@@ -222,7 +222,7 @@ class ServedEngine(FrontEnd):
     # -- calls --------------------------------------------------------------------------------------------------
 
     def _open(self, request: TaskRequest) -> None:
-        """Make the call, so that further commands reach it, and have it begin where that holds nothing up."""
+        """Create the call, so that further commands reach it, and begin it in a thread that it does not block."""
         call = self._new_call(self._implementations[type(request)], request.id)
         self._sink.open(call, request)
         if request.begins_in is None:
@@ -252,7 +252,7 @@ class ServedEngine(FrontEnd):
 
 
 def read_weights(loaded: LoadedModel) -> None:
-    """Have weights that are computed with as they lie in their files in memory before the first request."""
+    """Read weights that are used directly from their files into memory before the first request."""
     with loaded.report.phase("read"):
         for weight in loaded.model.weights():
             for part in () if weight.packed else weight.parts:

@@ -1,4 +1,4 @@
-"""`SocketFolder`: the folder of an engine process's sockets, and the removal of those that killed servers left."""
+"""`SocketFolder`: the folder of an engine process's sockets, and the removal of folders of killed servers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import time
 from pathlib import Path
 
 PREFIX = "antiphon-"
-#: Held locked by the process that made the folder, for as long as it lives.
+#: Lock file that the process which created the folder keeps locked for its whole life.
 LOCK = "lock"
 CONTENTS = frozenset({LOCK, "commands", "events"})
-#: A folder without a lock is removed when it is older: its server was killed before it could lock it.
+#: Age after which a folder without a lock is removed, because its server was killed before it could lock it.
 UNLOCKED_SECONDS = 3600.0
-#: A path of a Unix socket may not be longer, by a little.
+#: Maximum length of a Unix socket's path, with a small margin.
 MAX_SOCKET_PATH = 100
 
 
 class SocketFolder:
-    """A folder that only this user can enter. Folders whose processes have died are removed first."""
+    """Folder that only this user can enter. Creation first removes the folders of dead processes."""
 
     def __init__(self) -> None:
         parent = Path(tempfile.gettempdir())
@@ -34,10 +34,10 @@ class SocketFolder:
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if _locks(self._lock):
                 return
-            os.close(self._lock)  # another process that starts took it for abandoned, and removes it
+            os.close(self._lock)  # another starting process took the folder for abandoned, and removes it
 
     def remove(self) -> None:
-        """Remove the folder; a second time does nothing."""
+        """Remove the folder; a second call does nothing."""
         if self._lock >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -45,7 +45,7 @@ class SocketFolder:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove this user's folders whose processes have died. Those of live processes and other users stay."""
+    """Remove this user's folders whose processes have died. Folders of live processes and other users stay."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -77,7 +77,7 @@ def _remove(folder: Path, names: list[str]) -> None:
 
 
 def _locks(descriptor: int) -> bool:
-    """Lock a file, unless another process has it locked."""
+    """Lock a file; return False if another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

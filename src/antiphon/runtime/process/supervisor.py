@@ -1,4 +1,4 @@
-"""`Supervisor`: keeps an engine process running: watches it, and starts it again when it has died."""
+"""`Supervisor`: keeps an engine process running: it watches the process and restarts it after its death."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_SECONDS = 120.0
 
 
 class EngineState(StrEnum):
-    """READY is the only state in which requests are taken; `EngineClient.cause` says why it is another."""
+    """State of an engine process. Only READY accepts requests; `EngineClient.cause` explains any other state."""
 
     STARTING = "starting"
     READY = "ready"
@@ -32,10 +32,10 @@ class EngineState(StrEnum):
 
 
 class Supervisor(ABC):
-    """Used from one event loop. `options` are the fields of `EngineConfig`.
+    """Supervisor of an engine process, for one event loop. `options` are the fields of `EngineConfig`.
 
     After each death the process is started again, after a delay given by the policy. The state is FAILED if the first
-    start fails, or if the policy gives up. No call is repeated: what was open when the process died has failed.
+    start fails, or if the policy gives up. Calls that were open when the process died fail and are not repeated.
     """
 
     process_class = EngineProcess
@@ -43,7 +43,7 @@ class Supervisor(ABC):
     def __init__(self, options: Mapping[str, Any], *, restarts: RestartPolicy, watchdog_seconds: float) -> None:
         self.state = EngineState.STARTING
         self.cause: str | None = "the engine process is starting"
-        #: How often the process was started again, ever.
+        #: Number of restarts so far.
         self.restarts = 0
         self._options = dict(options)
         self._policy = restarts
@@ -56,33 +56,33 @@ class Supervisor(ABC):
 
     @property
     def pid(self) -> int | None:
-        """Of the engine process, while there is one."""
+        """Process id of the engine process; None while no process runs."""
         return None if self._process is None else self._process.pid
 
     # -- for the subclass ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _take(self, message: FromEngine) -> None:
-        """A message of the process."""
+        """Handle a message of the process."""
 
     @abstractmethod
     async def _prepare(self, process: EngineProcess) -> None:
-        """Bring a process that has started into the state that the last one had."""
+        """Restore the state of the previous process in a newly started one."""
 
     @abstractmethod
     def _fail_calls(self, message: str) -> None:
-        """The process has died: nothing that is open will be answered."""
+        """Fail all open calls, because the process has died."""
 
     @abstractmethod
     def _gave_up(self) -> None:
-        """The process will not be started again."""
+        """Drop the state of the process, which will not be started again."""
 
     # -- the life of the process --------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Return when the process is up (state READY, no models). Wrong options raise `InvalidRequestError`.
 
-        A first start that fails is not tried again.
+        A failed first start is not repeated.
         """
         if self._supervisor is not None:
             raise InvalidRequestError("the engine client was started already")
@@ -97,7 +97,7 @@ class Supervisor(ABC):
         await self._changed.wait()
 
     async def wait_for_failure(self) -> EngineError:
-        """Return the cause once the process will not be started again; never, if it is closed before."""
+        """Return the cause once the process will not be started again; wait for ever if it is closed before."""
         while self.state is not EngineState.FAILED:
             await self._changed.wait()
         return EngineError(f"the engine process cannot be started: {self.cause}")
@@ -113,7 +113,7 @@ class Supervisor(ABC):
         return EngineError(f"the engine is {self.state}: {self.cause}")
 
     async def _until_ready(self) -> EngineProcess:
-        """Wait out a start; raise if there is nothing to wait for."""
+        """Wait while the process starts or restarts; return it, or raise `EngineError` if it is not READY then."""
         while self.state in (EngineState.STARTING, EngineState.RESTARTING):
             await self._changed.wait()
         return self._ready_process()
@@ -144,7 +144,7 @@ class Supervisor(ABC):
             self.restarts += 1
 
     async def _live(self) -> str:
-        """One life of the process, from its start to its end; returns the cause of its end."""
+        """Start the process and wait for its end; return the cause of its end."""
         try:
             process = self.process_class(self._options, min(1.0, self._watchdog_seconds / 4), self._take)
         except Exception as error:
@@ -172,9 +172,10 @@ class Supervisor(ABC):
         self._set(EngineState.READY, None)
 
     async def _watch(self, process: EngineProcess) -> None:
-        """Kill a process whose step takes too long, or that gives no sign of life.
+        """Kill the process when a step takes too long, or when it sends no message for too long.
 
-        Silence is counted in looks, not by the clock: a machine that slept has been silent too.
+        Silence is measured in iterations rather than by the clock, which also counts the time in which the machine
+        slept.
         """
         limit = self._watchdog_seconds
         look = min(1.0, limit / 4)
@@ -194,7 +195,7 @@ class Supervisor(ABC):
                 process.kill(f"it gave no sign of life for {silence:.1f} s, longer than the watchdog's {limit:g} s")
 
     async def close(self, grace: float = 5.0) -> None:
-        """End the process: streams still open raise `EngineError`; after `grace` seconds it is killed."""
+        """End the process: open streams raise `EngineError`; after `grace` seconds it is killed."""
         self._set(EngineState.CLOSED, "the engine was closed")
         self._fail_calls("the engine was closed")
         self._gave_up()

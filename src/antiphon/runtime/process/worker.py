@@ -1,8 +1,8 @@
-"""The engine process: `python -m antiphon.runtime.process.worker COMMANDS EVENTS HEARTBEAT OPTIONS`.
+"""Engine process: `python -m antiphon.runtime.process.worker COMMANDS EVENTS HEARTBEAT OPTIONS`.
 
-`EngineClient` starts it. It ends on `Shutdown`, when its loop fails, or when its parent has ended, which it sees by its
-standard input closing. It ignores the signals that stop a whole terminal or service: the parent drains the calls and
-then sends `Shutdown`.
+`EngineClient` starts it. It ends on `Shutdown`, when its loop fails, or when its parent ends, which closes its standard
+input. It ignores the signals that stop a whole terminal or service: the parent drains the calls and then sends
+`Shutdown`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINGER_MILLISECONDS = 1000
 
 
 class Outbox:
-    """The events' socket, for all threads. It has a context of its own, so that closing it waits for nothing else."""
+    """Socket of the events, for all threads. It has its own context, so that closing it waits for no other socket."""
 
     def __init__(self, address: str) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Outbox:
                 self._socket.send(data, zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Return when all that was sent is on its way, or after the time to linger."""
+        """Return when all sent messages are on their way, or after LINGER_MILLISECONDS."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -58,7 +58,7 @@ class Outbox:
 
 
 def watch_parent() -> None:
-    """Exit when standard input ends, whatever else this process is doing."""
+    """Exit when standard input ends, whatever this process is doing."""
 
     def wait() -> None:
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def watch_parent() -> None:
         os._exit(0)
 
     if sys.platform == "linux":
-        # The kernel's own signal for it also ends a process whose interpreter is stuck.
+        # The kernel's signal also ends a process whose interpreter is stuck.
         import fcntl
 
         signal.signal(signal.SIGIO, signal.SIG_DFL)
@@ -77,7 +77,7 @@ def watch_parent() -> None:
 
 
 def beat(engine: ServedEngine, outbox: Outbox, interval: float) -> None:
-    """Report how long the present step has been running, once every interval."""
+    """Send a heartbeat with the age of the current step every `interval` seconds."""
     while True:
         since = engine.busy_since
         outbox.send(Heartbeat(engine.steps, 0.0 if since is None else time.monotonic() - since))
@@ -85,7 +85,7 @@ def beat(engine: ServedEngine, outbox: Outbox, interval: float) -> None:
 
 
 def serve(commands: zmq.Socket[bytes], engine: ServedEngine) -> None:
-    """Take commands until `Shutdown`. One that cannot be decoded is rejected."""
+    """Execute commands until `Shutdown`. A command that cannot be decoded is rejected."""
     decode = command_decoder().decode
     while True:
         data = commands.recv()
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """At once, without waiting for any thread."""
+    """Exit at once, without waiting for any thread."""
     sys.stderr.flush()
     os._exit(status)
 

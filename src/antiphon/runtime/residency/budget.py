@@ -1,4 +1,4 @@
-"""`MemoryBudget`: the bytes that weights and the KV cache may take together."""
+"""`MemoryBudget`: maximum bytes of a device's weights and KV cache together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.runtime.residency.resident import Resident
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Weights of all resident models of a device and its cache's arena never exceed `total_bytes`."""
+    """Limit of a device's memory: the weights of all resident models and the arena never exceed `total_bytes`."""
 
     total_bytes: int
     kv_bytes: int
@@ -24,11 +24,11 @@ class MemoryBudget:
 
     @property
     def room(self) -> int:
-        """For weights."""
+        """Bytes for weights."""
         return self.total_bytes - self.kv_bytes
 
     def check_fits(self, model: Resident, size: int) -> None:
-        """Reject a model whose weights would not fit alone."""
+        """Reject a model whose weights do not fit even without other models."""
         if size > self.room:
             raise MemoryBudgetError(
                 f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for the KV cache; "
@@ -36,13 +36,14 @@ class MemoryBudget:
             )
 
     def idle_models(self, model: Resident, size: int, models: Collection[Resident], evict: bool) -> list[Resident]:
-        """Models that may be unloaded for this one, least recently used first; an error if that cannot be enough.
+        """Return idle models that may be unloaded for this one, least recently used first.
 
-        `models` are those of the device.
+        `models` are those of the device. Raises `MemoryBusyError` if unloading all of them would not be enough.
         """
         self.check_fits(model, size)
         others = [other for other in models if other is not model]
-        needed = {id(other.base) for other in others if other.is_pinned and other.charged_bytes}  # with their adapters
+        # models whose pinned adapters are loaded
+        needed = {id(other.base) for other in others if other.is_pinned and other.charged_bytes}
         may_go = (other for other in others if evict and other.is_idle and id(other) not in needed)
         idle = sorted(may_go, key=lambda other: other.turn)
         staying = charged_bytes(models) - charged_bytes(idle)
@@ -56,5 +57,5 @@ class MemoryBudget:
 
 
 def charged_bytes(models: Collection[Resident]) -> int:
-    """What the budget is charged with for weights."""
+    """Return the bytes that the budget is charged with for weights."""
     return sum(model.charged_bytes for model in models)

@@ -1,4 +1,4 @@
-"""`in_daemon_thread`: blocking work that nothing waits for once its caller has left."""
+"""`in_daemon_thread`: blocking work that a cancelled caller and the end of the program do not wait for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 
 
 async def in_daemon_thread(name: str, work: Callable[[], Result]) -> Result:
-    """Return what `work` returns in a thread of its own.
+    """Run `work` in a thread of its own and return its result.
 
-    Work that blocks for ever takes no thread of the loop's executor from others, and delays neither a cancelled caller
-    nor the end of the program.
+    Work that blocks for ever does not occupy a thread of the loop's executor, and delays neither a cancelled caller nor
+    the end of the program.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Result] = loop.create_future()
@@ -38,6 +38,6 @@ async def in_daemon_thread(name: str, work: Callable[[], Result]) -> Result:
 
 
 def notify(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *values: object) -> None:
-    """Call it in the event loop, unless that is closed."""
+    """Call `call` with these values in the event loop, unless the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *values)

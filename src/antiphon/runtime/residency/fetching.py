@@ -1,4 +1,4 @@
-"""`fetch_model`: a model's files on this machine, without blocking the event loop."""
+"""`fetch_model`: a model's files, resolved or downloaded without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FETCH_LOG_SECONDS = 5.0
 
 
 class FetchLog:
-    """Notes how far a model's download is. Notices, and the progress now and then, go to the log."""
+    """Recorder of a model's download progress. It logs notices, and the progress every FETCH_LOG_SECONDS."""
 
     def __init__(self, model: Resident) -> None:
         self._model = model
@@ -45,11 +45,10 @@ async def fetch_model(
     report: Callable[[FetchProgress], None],
     cancelled: threading.Event | None = None,
 ) -> ResolvedModel:
-    """The model's files, on this machine; `report` is called in the event loop.
+    """Resolve a model's files, downloading missing ones; `report` is called in the event loop.
 
-    Setting `cancelled` ends it with a `DownloadCancelledError` when more has been received, a fraction of a second.
-
-    The thread is a daemon: a program that ends does not wait for the download, which continues at the next start.
+    Setting `cancelled` raises `DownloadCancelledError` at the next progress report, within a fraction of a second. The
+    thread is a daemon: a program that ends does not wait for the download, which continues at the next start.
     """
     from antiphon.weights.catalog import resolve as resolving
 

@@ -1,4 +1,4 @@
-"""How long an idle model stays resident: seconds, or a text such as `30s`, `5m`, `1h`; negative is for ever."""
+"""Keep-alive times of idle models: seconds, or a text such as `30s`, `5m`, `1h`; negative is for ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATTERN = r"^-?[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)?$"
 
 
 def parse_keep_alive(value: float | str) -> float:
-    """Seconds; 0 unloads at once, `FOREVER` never."""
+    """Return the seconds: 0 unloads at once, `FOREVER` never."""
     if isinstance(value, str):
         match = re.fullmatch(PATTERN, value.strip())
         if match is None:
@@ -28,5 +28,5 @@ def parse_keep_alive(value: float | str) -> float:
 
 
 def keep_alive_text(seconds: float) -> float:
-    """Seconds as the API reports them: -1 is for ever."""
+    """Return the seconds as the API reports them; -1 is for ever."""
     return -1 if seconds == FOREVER else seconds

@@ -1,4 +1,4 @@
-"""`Residency`: which models are resident under one memory budget. Loads on use, unloads the least recently used."""
+"""`Residency`: resident models under a memory budget, loaded on use and unloaded least recently used first."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("antiphon.models")
 
-#: A model that was being loaded when the engine's process died so often has failed; before, it may be tried at once.
+#: Number of deaths of the engine's process during loads of a model that mark it as failed; fewer are retried at once.
 MAX_DEATHS = 2
-#: Longest time for loading one model, without its download.
+#: Default timeout in seconds for loading one model, without its download.
 LOAD_SECONDS = 1800.0
 
 
 class Residency:
-    """Used from one event loop. Room for models is made for one at a time; nothing waits for the fetches and loads of
-    others, which may be stuck. A load has `load_seconds`, without its fetch, and can be cancelled.
+    """Owner of the resident models, for one event loop.
 
-    Weights and the cache's arena together never exceed `budget_bytes` on the CPU, and on another device what the
-    engine reports for it. A model is not unloaded between `acquire` and
-    `release`.
+    It makes room for one model at a time, and does not wait for other models' downloads and loads, which may be stuck.
+    A load may take `load_seconds`, without its download, and can be cancelled. Weights and arena together never exceed
+    `budget_bytes` on the CPU, and the budget that the engine reports on other devices. A model is not unloaded between
+    `acquire` and `release`.
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class Residency:
 
     @property
     def weight_bytes(self) -> int:
-        """What the budgets of all devices are charged with for weights."""
+        """Bytes of weights that the budgets of all devices are charged with."""
         return charged_bytes(self.models.values())
 
     def charged_bytes(self, device: str) -> int:
-        """What the budget of a device is charged with for weights."""
+        """Return the bytes of weights that a device's budget is charged with."""
         return charged_bytes(self._on(device))
 
     def budgets(self) -> list[MemoryBudget]:
-        """Of the devices in use; the CPU's is always among them."""
+        """Return the budgets of the devices in use, and always that of the CPU."""
         names = dict.fromkeys([CPU, *(memory.name for memory in self._client.devices)])
         return [budget for name in names if (budget := self.budget(name)) is not None]
 
     def budget(self, device: str) -> MemoryBudget | None:
-        """Of a device; None of one that the engine has not opened yet."""
+        """Return a device's budget; None if the engine has not opened the device yet."""
         memory = self._client.devices.memory(device)
         if device == CPU:
             is_used = memory is not None or not list(self._client.devices)
@@ -85,7 +85,7 @@ class Residency:
         return None if memory is None else MemoryBudget(memory.budget_bytes, memory.kv_bytes, device)
 
     def device_of(self, model: Resident) -> str:
-        """Where a model is, or will be as far as is known."""
+        """Return the device of a model, or the device on which it is expected to be loaded."""
         if model.loaded is not None:
             return model.loaded.device
         if model.base is not None:
@@ -101,7 +101,7 @@ class Residency:
         return self.models.setdefault(model.name, model)
 
     def state_of(self, model: Resident) -> ModelState:
-        """The model's state as the engine's process has it: while that restarts, its models are being loaded."""
+        """Return the model's state in the engine process: while that restarts, its models are loading."""
         if model.loading is not None:
             return ModelState.LOADING
         if model.state is not ModelState.READY:
@@ -113,9 +113,9 @@ class Residency:
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def acquire(self, model: Resident) -> None:
-        """Return when the model is resident; it stays so until `release`. Raises why it cannot be.
+        """Load the model if needed and keep it, with the model of an adapter, resident until `release`.
 
-        The model of an adapter is acquired with it.
+        Raises the error of the load.
         """
         if model.base is not None:
             await self.acquire(model.base)
@@ -128,7 +128,7 @@ class Residency:
             raise
 
     def release(self, model: Resident, keep_alive: float | None = None) -> None:
-        """The use is over; `keep_alive` is for this time only."""
+        """End a use of the model. `keep_alive` overrides the model's setting this time only."""
         model.uses -= 1
         self._touch(model)
         if not model.uses:
@@ -167,9 +167,9 @@ class Residency:
     # -- loading ------------------------------------------------------------------------------------------------
 
     async def load(self, model: Resident, *, evict: bool = True) -> None:
-        """Make it resident; returns at once if it is. Those who wait for one model share the work.
+        """Make a model resident; return at once if it is. Concurrent callers share the work.
 
-        Without `evict`, no other model is unloaded for it: `MemoryBusyError` if that would be needed.
+        Without `evict`, no other model is unloaded for it: it raises `MemoryBusyError` if that would be needed.
         """
         if model.state is ModelState.READY and (
             model.name in self._client.models or self._client.state is not EngineState.READY
@@ -185,7 +185,7 @@ class Residency:
         model.fetching = None
         model.loading_since = None
         if not done.cancelled():
-            done.exception()  # raised to those who wait for it, if any
+            done.exception()  # raised in the callers that wait for the load, if any
         if model.state is ModelState.READY and not model.uses:
             self._start_timer(model, model.keep_alive)
         self._forget(model)
@@ -213,7 +213,7 @@ class Residency:
             raise model.failure from error  # type: ignore[misc]
 
     async def _load_adapter(self, model: Resident, base: Resident, evict: bool) -> None:
-        """After its model, which stays for as long as it takes."""
+        """Load an adapter after its model, which stays resident meanwhile."""
         from antiphon.runtime.loading.adapter_names import adapter_file_bytes
 
         base.uses += 1
@@ -227,14 +227,14 @@ class Residency:
             self.release(base)
 
     def _may_be_innocent(self, model: Resident, error: AntiphonError) -> bool:
-        """Whether the load failed only because the engine's process died, and for the first time."""
+        """Return whether the load failed only because the engine's process died, fewer than MAX_DEATHS times."""
         if not isinstance(error, EngineError) or self._client.state is EngineState.READY:
             return False
         model.num_deaths += 1
         return model.num_deaths < MAX_DEATHS
 
     def _lost(self, name: str, error: AntiphonError) -> None:
-        """A model did not come back with the engine's process."""
+        """Mark a model as failed that a restart of the engine's process failed to load again."""
         model = self.models.get(name)
         if model is None or model.state is not ModelState.READY:
             return
@@ -247,7 +247,7 @@ class Residency:
         model.state, model.failure, model.failed_at = ModelState.FAILED, error, time.monotonic()
 
     async def _fetch(self, model: Resident) -> int:
-        """Have the files here; returns the bytes of those with weights."""
+        """Fetch the model's files; return the bytes of those with weights."""
         from antiphon.runtime.loading.memory_budget import listed_weight_bytes, weight_file_bytes
 
         listed = listed_weight_bytes(model.reference)
@@ -261,7 +261,7 @@ class Residency:
             return await in_daemon_thread("antiphon-size", lambda: weight_file_bytes(resolved))
 
     async def _load_now(self, model: Resident, size: int, evict: bool) -> None:
-        """Make room, then load. Others make room and load meanwhile."""
+        """Make room, then load. Other models make room and load meanwhile."""
         async with self._lock:
             model.charged_bytes, model.charged_device = 0, self.device_of(model)
             await self._make_room(model, size, evict)
@@ -283,7 +283,7 @@ class Residency:
         self._touch(model)
 
     async def _load_parts(self, model: Resident) -> tuple[ModelText, Loaded]:
-        """The weights in the engine's process and the text side in this one, at the same time."""
+        """Load the weights in the engine's process and the text side in this one, at the same time."""
         base = "" if model.base is None else model.base.name
         reading = self._read_text(model)
         loading = self._client.load(model.name, model.reference, base, model.device)
@@ -297,7 +297,7 @@ class Residency:
 
     @contextlib.asynccontextmanager
     async def _limited(self, model: Resident) -> AsyncGenerator[None]:
-        """Bound the time of a load, which begins when this is entered first, and report a load that may be stuck."""
+        """Bound the time of a load, which begins on the first entry, and log a load that may be stuck."""
         if model.loading_since is None:
             model.loading_since = time.monotonic()
         left = self._load_seconds - (model.loading_seconds or 0.0)
@@ -312,7 +312,7 @@ class Residency:
             reporting.cancel()
 
     async def _report_slow(self, model: Resident) -> None:
-        """Log a load that takes long: after 30 s, a minute, two minutes and so on."""
+        """Log a slow load after 30 s, one minute, two minutes and so on."""
         seconds = SLOW_SECONDS
         while True:
             await asyncio.sleep(max(0.0, seconds - (model.loading_seconds or 0.0)))
@@ -330,7 +330,7 @@ class Residency:
         return model.base.text
 
     async def _check_real_size(self, model: Resident, size: int, evict: bool) -> None:
-        """Weights larger than their files, or on another device than expected, may have no place after all."""
+        """Make room again for weights that are larger or elsewhere than expected; unload them if that fails."""
         model.charged_bytes = 0
         try:
             await self._make_room(model, size, evict)
@@ -340,15 +340,15 @@ class Residency:
         model.charged_bytes = size
 
     async def _make_room(self, model: Resident, size: int, evict: bool) -> None:
-        """Unload idle models, least recently used first, until `size` bytes fit; none if that cannot be enough."""
+        """Unload idle models, least recently used first, until `size` bytes fit; none if that would not be enough."""
         device = model.charged_device
         budget = self.budget(device)
-        if budget is None:  # the engine opens it, and reports if the model does not fit
+        if budget is None:  # the engine opens the device, and rejects a model that does not fit
             return
         for other in budget.idle_models(model, size, self._on(device), evict):
             if self.charged_bytes(device) + size <= budget.room:
                 return
-            if other.is_idle:  # a request may have arrived while another was unloaded
+            if other.is_idle:  # a request may have arrived while another model was unloaded
                 logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.charged_bytes(device) + size > budget.room:
@@ -357,8 +357,10 @@ class Residency:
     # -- unloading ----------------------------------------------------------------------------------------------
 
     async def unload(self, model: Resident, *, force: bool = False) -> None:
-        """Free its memory, or cancel its load. A model in use, or that requests wait for, is a `ModelInUseError`; with
-        `force` its requests are ended."""
+        """Free a model's memory, or cancel its load.
+
+        A model that requests use or wait for raises `ModelInUseError`; with `force`, its requests are ended.
+        """
         if model.loading is not None:
             if model.uses and not force:
                 raise ModelInUseError(f"model {model.name!r} is being loaded for {counted(model.uses, 'request')}")
@@ -371,7 +373,7 @@ class Residency:
                 await self._unload(model)
 
     async def cancel_load(self, model: Resident) -> None:
-        """Cancel a load that is under way: requests that wait for it get a `LoadCancelledError`."""
+        """Cancel a load that is under way: requests that wait for it receive a `LoadCancelledError`."""
         if model.loading is not None:
             logger.warning("loading model %r is cancelled", model.name)
             model.loading.cancel()

@@ -1,4 +1,4 @@
-"""`Resident`: a model that is, was or may be resident."""
+"""`Resident`: a model that is, was or may become resident."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from antiphon.runtime.process.messages import Loaded
     from antiphon.weights.catalog.fetch import FetchProgress
 
-#: A model that failed to load is not tried again sooner.
+#: Minimum seconds between a failed load and the next attempt.
 RETRY_SECONDS = 30.0
-#: Loading that takes longer is reported.
+#: Seconds after which a load is reported as slow.
 SLOW_SECONDS = 30.0
 
 
@@ -33,22 +33,22 @@ class ModelState(StrEnum):
 
 @dataclass(eq=False)
 class Resident:
-    """A model that is, was or may be resident. `text` and `loaded` are there while it is READY.
+    """Model that is, was or may become resident. `text` and `loaded` are set while it is READY.
 
-    `keep_alive` is how many seconds it stays after its last use; a pinned one is never unloaded to make room.
+    `keep_alive` is the time in seconds that it stays after its last use; a pinned model is never unloaded to make room.
     """
 
     name: str
     reference: str
     keep_alive: float = FOREVER
     is_pinned: bool = False
-    #: The model that this is an adapter of; `reference` is then a path, and `name` is `base:adapter`.
+    #: Model of this adapter; `reference` is then a path, and `name` is `base:adapter`.
     base: Resident | None = None
-    #: The device that it is to be loaded onto; None is the engine's own.
+    #: Device to load the model onto; None is the engine's own.
     device: str | None = None
-    #: Named in the configuration; another is forgotten when it is unloaded.
+    #: Whether the configuration names the model; others are removed when they are unloaded.
     is_configured: bool = True
-    #: A detector that calls to other models use. No request can name it.
+    #: Whether it is a detector that calls to other models use. No request can name it.
     is_companion: bool = False
     state: ModelState = ModelState.UNLOADED
     created: int = field(default_factory=lambda: int(time.time()))
@@ -56,20 +56,20 @@ class Resident:
     loaded: Loaded | None = None
     failure: AntiphonError | None = None
     failed_at: float = 0.0
-    #: How often in a row the engine's process died while it was being loaded.
+    #: Number of consecutive deaths of the engine's process while it loaded the model.
     num_deaths: int = 0
     fetching: FetchProgress | None = None
-    #: Requests that use it or wait for it.
+    #: Number of requests that use the model or wait for it.
     uses: int = 0
     last_use: float | None = None
-    #: Bytes of its weights that the budget is charged with.
+    #: Bytes of weights that the budget is charged with.
     charged_bytes: int = 0
-    #: The device whose budget is charged.
+    #: Device whose budget is charged.
     charged_device: str = CPU
-    #: When it is unloaded unless a request uses it, by the wall clock.
+    #: Wall-clock time at which an unused model is unloaded; None while it is in use or stays for ever.
     expires: float | None = None
     loading: asyncio.Task[None] | None = None
-    #: When loading began, after the download, by the monotonic clock.
+    #: Monotonic time at which loading began, after the download.
     loading_since: float | None = None
     timer: asyncio.TimerHandle | None = None
     turn: int = 0
@@ -80,12 +80,12 @@ class Resident:
 
     @property
     def loading_seconds(self) -> float | None:
-        """How long the model has been loading, without its download; None if it is not."""
+        """Seconds for which the model has been loading, without its download; None if it is not loading."""
         return None if self.loading_since is None else time.monotonic() - self.loading_since
 
     @property
     def is_slow(self) -> bool:
-        """Whether loading takes so long that it may be stuck."""
+        """Whether loading has taken so long that it may be stuck."""
         seconds = self.loading_seconds
         return seconds is not None and seconds >= SLOW_SECONDS
 
@@ -95,5 +95,5 @@ class Resident:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it may be unloaded to make room for another."""
+        """Whether the model may be unloaded to make room for another."""
         return self.state is ModelState.READY and not self.uses and not self.is_pinned
