@@ -56,10 +56,11 @@ class SelfAttention(Module):
         self.scale = head_dim**-0.5 if scale is None else scale
 
     def key_balance(self, input_scale: Tensor) -> Tensor:
-        """Powers of two [kv_heads, head_dim] near the keys' usual size, the same for both channels of a rotary pair.
+        """Return powers of two [kv_heads, head_dim] near the keys' usual size, equal for both channels of a pair.
 
-        `input_scale` [hidden] is the weight of the norm in front. A key's channel is about the size of its bias and of
-        its row of the weight, or of the key norm's weight where there is one.
+        A pair are the two channels that rotary positions rotate together. `input_scale` [hidden] is the weight of the
+        preceding norm. A channel's size is estimated from its bias and its row of the weight, or from the key norm's
+        weight if there is one.
         """
         heads, kv_heads, _ = self.counts
         if self.norms is not None:

@@ -27,8 +27,6 @@ class Llama3Scaling:
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """Parameters of a head's rotary frequencies."""
-
     head_dim: int
     theta: float = 10000.0
     linear_factor: float = 1.0

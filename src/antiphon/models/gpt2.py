@@ -73,8 +73,6 @@ class GPT2Layer(Module):
 
 
 class GPT2(CausalLM):
-    """Embedding plus learned positions, blocks, final norm, tied head."""
-
     architectures = ("gpt2",)
     ignores = ("*.attn.bias", "*.attn.masked_bias")
 

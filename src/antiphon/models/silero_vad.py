@@ -29,7 +29,7 @@ HIDDEN = 128
 SPECTRA = 4  # per chunk
 #: Sample rates in Hz by number of points of the spectrum.
 RATES = {256: 16_000, 128: 8_000}
-_BLOCK_CHUNKS = 1024  # of all streams in one pass
+_BLOCK_CHUNKS = 1024  # maximum of all streams together, per pass
 #: Minimum chunks of a pass over streams of different lengths, which otherwise ends with the shortest.
 _MIN_TOGETHER = 8
 #: Chunks with a lower probability of speech count towards `VoiceState.restart_chunks`.
@@ -151,7 +151,7 @@ class SileroVAD(DetectorModel):
 
     @property
     def max_samples(self) -> int:
-        """Samples of one input that fill a step."""
+        """Samples of an input that fills a step alone."""
         return _BLOCK_CHUNKS * self.chunk
 
     @property
@@ -196,10 +196,11 @@ class SileroVAD(DetectorModel):
 def voice_probabilities(
     model: SileroVAD, sounds: Sequence[Floats], states: Sequence[VoiceState], *, final: Sequence[bool] | bool = False
 ) -> list[Floats]:
-    """Return the speech probabilities of the chunks that each stream's new samples, at the model's rate, complete.
+    """Return each stream's speech probabilities, one per chunk that its new samples complete.
 
-    The probabilities of a stream do not depend on how it is split into calls. With `final`, for all streams or per
-    stream, an incomplete chunk is padded with silence. Memory is bounded for audio of any length.
+    Samples have the model's rate. The probabilities of a stream do not depend on how it is split into calls. With
+    `final`, for all streams or per stream, an incomplete chunk is padded with silence. Memory is bounded for audio of
+    any length.
     """
     ends = [final] * len(sounds) if isinstance(final, bool) else final
     waiting = [_chunks(model, *stream) for stream in zip(sounds, states, ends, strict=True)]

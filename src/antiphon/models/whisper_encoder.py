@@ -59,7 +59,7 @@ class WhisperEncoder(Module):
 
     @property
     def num_stages(self) -> int:
-        """Stages: the convolutions, then two per layer, so that an urgent step waits for half a layer at most."""
+        """Number of stages: the convolutions, then two per layer, so an urgent step waits for half a layer at most."""
         return 1 + 2 * len(self.layers)
 
     def run_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:

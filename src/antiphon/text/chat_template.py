@@ -129,7 +129,7 @@ class ChatTemplate:
         given = _given(messages, tools, extra)
         guard, mark = _find_guards(given, self.source, 2)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
-        # A template that strips messages removes the blank, and the mark marks the end all the same.
+        # If the template strips messages, the blank after the mark is gone; the text before it is then stripped too.
         guarded["messages"][-1]["content"] += mark + " "
         text = self._render(guarded, False, guard)
         end = text.rfind(mark)

@@ -171,7 +171,7 @@ class _Parser:
         return _Part(f"nested_{len(self.nested) - 1}", inside.size)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """Parse the sign or bounds of a repetition; return minimum and maximum (None: no limit), or None without it."""
+        """Parse a repetition; return its minimum and maximum (None: no limit), or None if nothing is repeated here."""
         here = self._here()
         if here in POSTFIX:
             self.position += 1

@@ -22,7 +22,7 @@ PLAIN_CHOICES = 256
 
 
 class GrammarChecks:
-    """A check that compiles each grammar once in another process. Thread-safe."""
+    """A check that compiles every grammar, unless it is plain, once in another process. Thread-safe."""
 
     def __init__(self, processes: LimitedProcesses | None = None, seconds: float = COMPILE_SECONDS) -> None:
         self._processes = processes

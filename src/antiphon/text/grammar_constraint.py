@@ -125,7 +125,7 @@ class GrammarConstraint:
         self._workers.submit(partial(self.take, token))
 
     def take(self, token: int) -> None:
-        """Do the worker's part of `advance`."""
+        """Consume a token and compute the next mask, in a worker thread, for `advance`."""
         try:
             matcher = self._matcher
             matcher.consume_token(token)
@@ -147,7 +147,7 @@ class GrammarConstraint:
             return self._mask
 
     def forced(self) -> list[int]:
-        """Return the tokens of the text that must come next, as the tokenizer encodes it; others may spell it too."""
+        """Return tokens of the text that must come next, as the tokenizer encodes it; masks may allow others too."""
         with self._computing:
             if self._failure is not None or self._is_stopped:
                 return []
@@ -176,7 +176,7 @@ class GrammarConstraint:
             return self._draft_masks
 
     def _follow(self, tokens: list[int]) -> None:
-        """Do the worker's part of `draft`, on a copy: a matcher that fails cannot be rolled back."""
+        """Compute the masks of a draft, in a worker thread, on a copy: a failed matcher cannot be rolled back."""
         self._draft_masks, self._draft_failure = [], None
         try:
             matcher = self._matcher.deep_copy()
@@ -209,7 +209,7 @@ class GrammarConstraint:
 
 
 def _too_complex(matcher: Any) -> InvalidRequestError:
-    """Build the error for a matcher limit that the answer's text reached; compiling the grammar did not."""
+    """Build the error for a limit of the matcher that the answer exceeded after its grammar had compiled."""
     cause = error_summary(matcher.get_error())
     return InvalidRequestError(f"the grammar or schema is too complex to follow to the end of the answer: {cause}")
 

@@ -124,7 +124,7 @@ def _check_text(name: str, text: object, limit: int) -> None:
 
 
 def _check_grammar(text: object) -> None:
-    """Check sizes: JSON schemas inside a grammar, each on one line, have the limit of a schema together."""
+    """Check the sizes of a grammar and of the JSON schemas in it, which together have the limit of a schema."""
     rules = SCHEMAS.sub("", text) if isinstance(text, str) else text
     _check_text("grammar", rules, MAX_GRAMMAR_BYTES)
     _check_text("grammar", text, MAX_GRAMMAR_BYTES + MAX_SCHEMA_BYTES)
@@ -171,7 +171,7 @@ def _check_choice(choice: object) -> None:
 
 
 def _check_schema(text: str) -> None:
-    """Check size, depth and keywords whose value decides their cost; without recursion."""
+    """Check size, depth, and keywords whose cost grows with their value; without recursion."""
     _check_text("json_schema", text, MAX_SCHEMA_BYTES)
     try:
         schema = json.loads(text, parse_constant=_refuse_constant)

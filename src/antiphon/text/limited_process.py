@@ -28,7 +28,7 @@ ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
 class LimitExceededError(AntiphonError):
-    """Work exceeded its time or memory, or ended its process; the message says which."""
+    """Work that exceeded its time or memory, or ended its process; the message says which."""
 
 
 class LimitedProcesses:

@@ -205,7 +205,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return _bound(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Check the string of a `str.format` call: the function that Jinja replaces `str.format` with hides it."""
+        """Check the format string here, because the function that Jinja replaces `str.format` with hides it."""
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
             _check_brace_format(value.__self__)

@@ -36,7 +36,7 @@ class ModelAdapter:
     layers: tuple[tuple[Linear, LayerAdapter], ...]
     nbytes: int
     digest: bytes
-    rank: int  # of all layers, the largest
+    rank: int  # maximum over all layers
 
     def on(self, device: torch.device) -> ModelAdapter:
         """Return the adapter with its matrices on a device."""
@@ -48,7 +48,7 @@ class ModelAdapter:
         return replace(self, layers=moved)
 
     def attach(self, slot: int) -> None:
-        """Apply the adapter to a slot's tokens, between steps only; after an error, no layer has the adapter."""
+        """Attach the adapter to a slot in every layer, or in none if an error occurs. Call it between steps only."""
         try:
             for linear, layer in self.layers:
                 linear.adapters.set(slot, layer)

@@ -113,7 +113,7 @@ class DecoderModel(CausalLM):
 
     @classmethod
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
-        """Return the config with the fields that only this architecture has."""
+        """Return the shared config with this architecture's own fields added."""
         return config
 
     def gguf_name(self, name: str) -> str:

@@ -75,7 +75,6 @@ class Model(Module, ABC):
         return WeightRules.of(self)
 
     def weight_bytes(self) -> int:
-        """Return the memory of all weights in bytes."""
         return sum(weight.resident_bytes for weight in self.weights())
 
 
@@ -100,7 +99,6 @@ class CausalLM(Model):
         return None
 
     def decoder(self) -> TokenDecoder:
-        """Return this model's declaration as a token decoder."""
         return TokenDecoder(
             owner=type(self).__name__,
             vocab_size=self.vocab_size,

@@ -34,9 +34,9 @@ TOKEN_TYPES = InputSpec("token_types", torch.int32, ("T",))
 class VocabularyKind(StrEnum):
     """The kind of a model's tokens."""
 
-    TEXT = "text"  # of the file's own tokenizer
-    WHISPER = "whisper"  # text, languages, tasks and timestamps
-    PHONEMES = "phonemes"  # of one utterance; the model states no context length
+    TEXT = "text"  # tokens of the file's own tokenizer
+    WHISPER = "whisper"  # tokens for text, languages, tasks and timestamps
+    PHONEMES = "phonemes"  # phonemes of an utterance; the model states no context length
     NONE = "none"  # a detector takes no tokens
 
 
@@ -76,7 +76,7 @@ class CrossStates:
     """Encoder states that a decoder's cross-attention reads: those of one input, stored when its request starts."""
 
     group: str
-    num_states: int  # of one input; also the number of tokens in its cross group
+    num_states: int  # per input; also the number of tokens in its cross group
     width: int
     #: Function that writes the keys and values of encoder states to the batch's cross slots, in every layer.
     store: Callable[[Tensor, Batch, KVCache], None]
@@ -131,7 +131,7 @@ class TokenDecoder(Part):
 class SoundFeatures:
     """The computation of an encoder's inputs from sound on its device, in batches."""
 
-    num_samples: int  # of one input; shorter sound is padded with zeros
+    num_samples: int  # per input; shorter sound is padded with zeros
     #: Function from fp32 [B, num_samples] to inputs [B, …] of stage 0.
     compute: Callable[[Tensor], Tensor]
 
@@ -144,7 +144,7 @@ class Encoder(Part):
     feeds = TokenDecoder.role
 
     num_stages: int
-    num_states: int  # of one input
+    num_states: int  # per input
     #: Function (stage, x, seq_start) → states [B * num_states, hidden]. Stage 0 takes stacked inputs [B, …].
     run_stage: Callable[[int, Tensor, Tensor], Tensor]
     #: All stages as one function, or None if they cannot be recorded.

@@ -24,7 +24,7 @@ LEAD_FRAMES = 3
 
 
 def check_symbols(symbols: Any, num_symbols: int) -> dict[str, int]:
-    """Check and return a model's table from phonemes to ids of 1 or more."""
+    """Return a model's table from phonemes to ids; reject ids outside 1 to `num_symbols` - 1."""
     if not isinstance(symbols, dict) or not all(type(i) is int and 0 < i < num_symbols for i in symbols.values()):
         raise CheckpointError(f"vocab is no table from symbols to numbers from 1 to {num_symbols - 1}")
     return symbols
@@ -79,7 +79,6 @@ class Synthesizer(Model):
 
     @property
     def device(self) -> torch.device:
-        """Device of the model's tensors."""
         return next((leaf.device for leaf in self.leaves() if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:

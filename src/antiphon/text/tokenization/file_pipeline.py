@@ -53,7 +53,6 @@ def length_bound(rust: RustTokenizer, tokens: Iterable[bytes]) -> LengthBound | 
 
 
 def _steps(part: Any, name: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a normalizer or pre-tokenizer, in order."""
     if part is None:
         return []
     state = json.loads(part.__getstate__())

@@ -53,7 +53,7 @@ def check_uncut(text: str) -> None:
 
 
 def tail(text: str, size: int) -> str:
-    """Return the last characters of the text, at most `size`, from a word's end if one is among them."""
+    """Return the end of the text, at most `size` characters, from a word boundary on if possible."""
     if len(text) <= size:
         return text
     cut = _find(text, WORD_END, len(text) - size)

@@ -73,7 +73,7 @@ class Tokenizer(ABC):
         """Return the id of the token with exactly this spelling in the vocabulary, or None."""
 
     def respell(self, text: str) -> str:
-        """Return the text as special tokens are spelled, one character for each of the text."""
+        """Return the text in the spelling that special tokens are searched in, with the same length."""
         return text
 
     def guarded(self, text: str, guard: str) -> str:

@@ -106,7 +106,6 @@ class WhisperTokens:
         return range(self.first_language, self.translate)
 
     def seconds(self, token: int) -> float:
-        """Return the time that a timestamp token stands for."""
         return (token - self.first_timestamp) * TIMESTAMP_SECONDS
 
     def is_timestamp(self, token: int) -> bool:

@@ -72,7 +72,7 @@ class Candidate:
         return text[len(taken) :]
 
     def _feed_body(self, text: str) -> str:
-        """Feed the body; the first object of a list is fed alone, only to reject early a list without calls."""
+        """Feed the body parser. Of a list it parses only the first object, to reject lists without calls early."""
         body = self._body
         if self._is_list and not body.raw:
             text = text.lstrip("[" + BLANKS) if not self._raw else text.lstrip(BLANKS)

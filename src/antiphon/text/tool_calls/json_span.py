@@ -25,7 +25,7 @@ class JsonSpan:
         return self.is_done or self.is_broken
 
     def feed(self, text: str) -> int:
-        """Return the number of characters that belong to the value, without a bracket that breaks it."""
+        """Read the text; return how many of its characters belong to the value, without a bracket that breaks it."""
         position = 0
         while position < len(text) and not self.is_over:
             if self._is_escaped:

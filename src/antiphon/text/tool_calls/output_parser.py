@@ -30,9 +30,9 @@ class OutputParser:
     """A streaming parser whose result does not depend on how the text is split into deltas.
 
     Text that is not a call of a known tool stays content. `tools` are the names that may be called; if empty, the
-    parser finds no calls. The arguments of those in `custom` may be any text. `reasoning` looks for a leading
-    `<think>`; `in_reasoning` says that the prompt has already opened it. With `is_single`, the first call is the last
-    piece. If a call `is_required`, no part of it becomes content.
+    parser finds no calls. Arguments of tools in `custom` may be any text. `reasoning` looks for a leading `<think>`;
+    `in_reasoning` says that the prompt has already opened it. With `is_single`, the first call is the last piece. If a
+    call `is_required`, no part of it becomes content.
     """
 
     def __init__(

@@ -103,7 +103,7 @@ class UnspokenCalls:
         return end
 
     def _skip_tagged(self, is_last: bool) -> str:
-        """Inside a tag: drop a JSON value, or else all text up to the closing tag."""
+        """Drop a JSON value inside a tag, or else all text up to the closing tag."""
         self._buffer = self._buffer.lstrip()
         if self._buffer[:1] and self._buffer[0] in _BRACKETS:
             span = JsonSpan()

@@ -100,7 +100,7 @@ def check_finite(values: Tensor, name: str, path: Path) -> None:
 
 
 def check_complete(found: Iterable[str], other: Iterable[str], kinds: tuple[str, str], path: Path) -> None:
-    """Reject a layer that lacks one of its two matrices."""
+    """Reject an adapter that has one matrix of a layer without the other; `kinds` names both for the error."""
     for has, lacks, kind in ((set(found), set(other), kinds[1]), (set(other), set(found), kinds[0])):
         missing = sorted(has - lacks)
         if missing:

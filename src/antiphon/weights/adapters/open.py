@@ -13,7 +13,7 @@ from antiphon.weights.formats import gguf
 
 
 def adapter_weights(path: Path) -> Path:
-    """Return the file with an adapter's weights: `path` itself, or a file in the PEFT folder or GGUF folder `path`.
+    """Return the weights file of the adapter at `path`: a GGUF file, or a folder with a PEFT or GGUF adapter.
 
     Raise `ModelNotFoundError` if there is no adapter.
     """

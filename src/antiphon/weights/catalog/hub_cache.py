@@ -109,7 +109,7 @@ def blob_sha256(path: Path) -> str | None:
 
 
 def _remove_shared(folder: Path, path: Path) -> int:
-    """Delete a snapshot file whose blob repositories share; only the library knows which of them use the blob."""
+    """Delete a snapshot file whose blob several repositories share; only the library knows which of them use it."""
     from huggingface_hub import scan_cache_dir
 
     found = scan_cache_dir(folder)

@@ -19,7 +19,7 @@ ARCHIVE_SLACK_BYTES = 100_000_000
 
 
 class DamagedPartsError(FetchError):
-    """A file's bytes differ from the catalog's; `reused` says that it contains parts of an earlier run."""
+    """A file whose bytes differ from the catalog's; `reused` says that it contains parts of an earlier run."""
 
     def __init__(self, message: str, reused: bool) -> None:
         super().__init__(message)

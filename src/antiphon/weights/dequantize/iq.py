@@ -41,7 +41,6 @@ def iq_grid(type: TensorType) -> Tensor:
 
 
 def by_codebook(type: TensorType, blocks: Tensor) -> Tensor:
-    """Decode blocks of a type with a codebook."""
     values = _quants(type).dequantize(blocks.cpu().numpy(), int(type))
     return torch.from_numpy(values).to(blocks.device)
 

@@ -84,7 +84,7 @@ class GGUFCheckpoint(Checkpoint):
 
 
 def _open_parts(path: Path) -> list[GGUFFile]:
-    """Open all parts, in order, of the file that any part belongs to; a file that is not split is the only part."""
+    """Open all parts of a split file, in order, given any of them; any other file is its only part."""
     given = GGUFFile(path)
     count = given.metadata.get("split.count", 1)
     if not isinstance(count, int) or count <= 1:

@@ -223,7 +223,7 @@ def _decoded(graph: Graph) -> dict[str, ModuleTensor]:
 
 
 def _plain(node: Node, weight: Initializer | None, graph: Graph) -> ModuleTensor | None:
-    """Return a product's own initializer, with the single scale beside it if it is 8-bit; None if it has none."""
+    """Return a product's own initializer, with its single scale if it is 8-bit, or None without an initializer."""
     if weight is None or weight.data_type not in (INT8, UINT8):
         return None if weight is None else ModuleTensor(weight)
     stem = weight.name.removesuffix("_quantized")
@@ -251,7 +251,7 @@ def _path(node: Node) -> str:
 def _product_name(
     node: Node, graph: Graph, decoded: Mapping[str, ModuleTensor], consumers: Mapping[str, list[Node]]
 ) -> str:
-    """Return the weight's name in the original module: named like the bias beside it, else by the path of the node."""
+    """Return the name of a product's weight in its module, from the bias beside it, else from the node's path."""
     candidates = list(node.inputs[2:3])
     last: Node | None = node
     while last is not None and last.outputs:
