@@ -1,7 +1,7 @@
-"""Compressed sound in containers, by PyAV: frames out as float32 channels.
+"""Compressed sound in containers, decoded by PyAV to frames of float32 channels.
 
-The input is only ever read through our own stream, never by name, and only listed containers are opened: playlists and
-other formats that could lead the library to further files or addresses are not among them.
+The input is only read through our own stream, never by name, and only listed containers are opened. Playlists and other
+formats that could lead the library to further files or addresses are not listed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ CONTAINERS = (
     "mov,mp4,m4a,3gp,3g2,mj2", "mp3", "mpeg", "mpegts", "ogg", "rm", "tta", "voc", "w64", "wav", "wv",
 )  # fmt: skip
 
-#: Pieces of a damaged stream that are skipped before it is given up, one after another.
+#: Maximum damaged chunks that are skipped in a row.
 MAX_DAMAGE = 1000
-#: Longest time for adding up the durations of packets, a million in some seconds, and packets between two looks.
+#: Maximum seconds for adding up packet durations (a million take some seconds), and packets between time checks.
 PACKETS_SECONDS = 10.0
 PACKETS_AT_ONCE = 256
 
 
 class ContainerReader:
-    """The first sound track of a container. `frames` may be walked once; `damaged` counts what was skipped."""
+    """First sound track of a container. `frames` can be iterated once; `damaged` counts skipped chunks."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._av = import_dependency("av", "decoding sound other than plain WAV")
@@ -50,7 +50,7 @@ class ContainerReader:
         self.facts = self._facts()
 
     def frames(self) -> Iterator[tuple[int, Floats]]:
-        """(rate, samples [channels, n]) of each decoded frame."""
+        """Yield the rate and the samples [channels, n] of each decoded frame."""
         in_a_row = 0
         try:
             packets = self._container.demux(self._track)
@@ -75,15 +75,15 @@ class ContainerReader:
             self._container.close()
 
     def is_longer_than(self, max_seconds: float) -> bool:
-        """Return whether the packets of the track last longer, by what they state. Reads the input, decodes nothing.
+        """Return whether the packets' stated durations exceed `max_seconds`. Reads the input without decoding.
 
-        Headers state the length of one link of a chained stream only. Gives up after `PACKETS_SECONDS`.
+        Headers only state the length of one link of a chained stream. Returns False after `PACKETS_SECONDS`.
         """
         units, per_second, deadline = 0, 1.0, time.thread_time() + PACKETS_SECONDS
         seconds = 0.0
-        with suppress(self._av.error.FFmpegError, ValueError):  # decoding reports what is damaged
+        with suppress(self._av.error.FFmpegError, ValueError):  # decoding reports damaged data
             for index, packet in enumerate(self._container.demux(self._track)):
-                if index % PACKETS_AT_ONCE == 0:  # a link may have another unit
+                if index % PACKETS_AT_ONCE == 0:  # each link may have its own time base
                     seconds, units = seconds + units / per_second, 0
                     per_second = 1 / float(packet.time_base) if packet.time_base else 1e9
                     if seconds > max_seconds:
@@ -112,7 +112,7 @@ _DTYPES = {"u8": np.uint8, "s16": np.int16, "s32": np.int32, "s64": np.int64, "f
 
 
 def _floats(frame: Any) -> Floats:
-    """A frame's samples as [channels, n] in [-1, 1]."""
+    """Return a frame's samples as [channels, n] in [-1, 1]."""
     channels, count = len(frame.layout.channels), frame.samples
     dtype = np.dtype(_DTYPES[frame.format.packed.name])
     # Not `to_ndarray`, which follows pointers beyond the frame's own channels after a damaged stream changed layout.
@@ -135,5 +135,5 @@ def _cause(error: Exception) -> str:
 
 
 def _metadata_errors(av: Any) -> dict[str, str]:
-    """PyAV before version 19 fails on titles that are not UTF-8 unless it is given this."""
+    """Return the option without which PyAV before version 19 fails on titles that are not UTF-8."""
     return {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}

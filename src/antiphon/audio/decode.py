@@ -1,4 +1,4 @@
-"""Sound of any kind to mono float32 at one rate, whole or in bounded memory, within limits."""
+"""Decoding of any sound to mono float32 at one rate, whole or in bounded memory, within limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ AudioSource = Path | bytes | BinaryIO
 
 _READ_BYTES = 1 << 18
 _PEEK_BYTES = 12
-_SPOOL_BYTES = 16 << 20  # beyond this, a spooled input goes to disk
-#: What packets may state beyond the limit, since some sound is padding: the decoded sound decides then.
+_SPOOL_BYTES = 16 << 20  # larger spooled inputs go to disk
+#: Factor by which packets may exceed the limit, since some of their sound is padding: decoding then decides.
 PACKETS_TOLERANCE = 1.01
-_BLOCK_SECONDS = 1.0  # sound gathered before it is mixed down and resampled
+_BLOCK_SECONDS = 1.0  # sound collected before it is mixed down and resampled
 
 
 def decode(
@@ -36,10 +36,10 @@ def decode(
     limits: DecodeLimits | None = None,
     raw: RawFormat | None = None,
 ) -> Samples:
-    """The whole of a recording. With `raw`, the bytes have no header and are read as it says.
+    """Decode a whole recording. `raw` describes bytes without a header.
 
-    Channels are averaged, opposite ones after inversion. A file cut short gives what is there; one without any sound,
-    with values that are not numbers, or beyond a limit is an `AudioError`.
+    Channels are averaged, opposite ones after inversion. A truncated file is decoded up to its end. A file without
+    sound, with values that are not finite, or beyond a limit raises an `AudioError`.
     """
     with decode_stream(source, rate=rate, limits=limits, raw=raw) as stream:
         chunks = list(stream)
@@ -55,22 +55,22 @@ def decode_stream(
     limits: DecodeLimits | None = None,
     raw: RawFormat | None = None,
 ) -> DecodeStream:
-    """A recording in chunks of exactly `chunk_seconds` (the last may be shorter), never more than a few in memory.
+    """Decode a recording in chunks of exactly `chunk_seconds` (the last may be shorter), holding only a few in memory.
 
-    The chunks end to end equal `decode`. Errors come from this call or from the iteration.
+    The concatenated chunks equal `decode`. Errors come from this call or from the iteration.
     """
     return DecodeStream(source, rate, max(1, round(chunk_seconds * rate)), limits or DecodeLimits(), raw)
 
 
 class DecodeStream:
-    """An iterator of float32 chunks at `rate`, with the facts of the source. A context manager: leaving closes it."""
+    """Iterator of float32 chunks at `rate`, with the facts of the source. Leaving the context closes it."""
 
     def __init__(self, source: AudioSource, rate: int, chunk: int, limits: DecodeLimits, raw: RawFormat | None) -> None:
         if rate <= 0:
             raise AudioError(f"cannot decode to a rate of {rate} Hz")
         self.rate = rate
         self.limits = limits
-        #: Samples given so far, at `rate`.
+        #: Number of samples returned so far, at `rate`.
         self.num_samples = 0
         self._chunk = chunk
         self._reader: _PlainReader | ContainerReader
@@ -99,7 +99,7 @@ class DecodeStream:
 
     @property
     def damaged(self) -> int:
-        """Pieces of the input that could not be decoded so far."""
+        """Number of input chunks so far that could not be decoded."""
         return self._reader.damaged
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class DecodeStream:
         return reader
 
     def _spool(self) -> None:
-        """Put an input that cannot seek, and must, into a temporary file."""
+        """Copy an input that must seek but cannot into a temporary file."""
         spool = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115 (closed with this stream)
         self._closing.enter_context(spool)
         while data := self._input.read(_READ_BYTES):
@@ -149,7 +149,7 @@ class DecodeStream:
         self._input = _CountedInput(cast("BinaryIO", spool), self.limits.max_bytes)
 
     def _check_packets(self) -> None:
-        """Reject an input that is too long before any of it is decoded, if it can be read twice."""
+        """Reject an input that is too long before decoding, if it can be read twice."""
         size, limits = self._input.size, self.limits
         if size is None or size * limits.max_ratio / 4 / self.rate <= limits.max_seconds:
             return
@@ -210,12 +210,12 @@ class DecodeStream:
 
 
 def _needs_seeking(start: bytes) -> bool:
-    """Whether a container's index may stand at its end: MP4 and its kin, CAF, WAVE of a compressed codec."""
+    """Return whether a container's index may be at its end: MP4 and relatives, CAF, WAVE of a compressed codec."""
     return start[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip") or start[:4] in (b"caff", b"RIFF")
 
 
 def _blocks(reader: _PlainReader | ContainerReader, limits: DecodeLimits) -> Iterator[tuple[int, Floats]]:
-    """(rate, mono samples) in blocks of about a second, checked to be finite."""
+    """Yield the rate and mono samples of blocks of about a second, checked to be finite."""
     gathered: list[Floats] = []
     held, position, shape = 0, 0.0, (0, 0)
     mix: Downmix | None = None
@@ -255,7 +255,7 @@ def _check_layout(rate: int, channels: int, limits: DecodeLimits) -> None:
 
 
 class _PlainReader:
-    """Plain interleaved samples, up to `data_bytes` or the end. A broken last sample is dropped."""
+    """Reader of plain interleaved samples, up to `data_bytes` or the end. An incomplete last sample is discarded."""
 
     damaged = 0
 
@@ -265,7 +265,7 @@ class _PlainReader:
         self._left = data_bytes
         frame = max(1, raw.channels) * SAMPLE_BYTES[raw.encoding]
         seconds = None if data_bytes is None or raw.rate <= 0 else data_bytes / frame / raw.rate
-        # A header may claim more than the file has: then the length is not known.
+        # If the header claims more than the file has, the length is unknown.
         size = stream.size
         if seconds is not None and size is not None and data_bytes is not None and data_bytes > size:
             seconds = None
@@ -291,9 +291,9 @@ class _PlainReader:
 
 
 class _CountedInput:
-    """A stream that counts what was read, rejects more than the limit, and can be rewound to its start.
+    """Stream that counts the bytes read, rejects more than the limit, and can be rewound to its start.
 
-    Of a source that cannot seek, what has been read is kept for that until `release`.
+    For a source that cannot seek, read bytes are kept for rewinding until `release`.
     """
 
     def __init__(self, stream: BinaryIO, max_bytes: int) -> None:
@@ -312,11 +312,11 @@ class _CountedInput:
 
     @property
     def num_bytes(self) -> int:
-        """The size of the input, or what has come of it so far."""
+        """Number of bytes of the input, or of those read so far if its size is unknown."""
         return self._count if self.size is None else self.size
 
     def peek(self, count: int) -> bytes:
-        """The first bytes, without consuming them."""
+        """Return the first bytes without consuming them."""
         data = b""
         while len(data) < count:
             piece = self.read(count - len(data))
@@ -327,7 +327,6 @@ class _CountedInput:
         return data
 
     def rewind(self) -> None:
-        """Go back to the first byte."""
         if self._kept is None:
             self._stream.seek(self._origin)
         else:
@@ -336,7 +335,7 @@ class _CountedInput:
         self._count = 0
 
     def release(self) -> None:
-        """Keep nothing any more for `rewind`."""
+        """Stop keeping read bytes for `rewind`."""
         self._kept = None
 
     def read(self, count: int = -1) -> bytes:

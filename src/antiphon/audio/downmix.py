@@ -1,4 +1,4 @@
-"""`Downmix`: channels to mono as their mean, with channels of opposite phase inverted so that they do not cancel."""
+"""`Downmix`: the mean of all channels, with channels of opposite phase inverted so that they do not cancel."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from antiphon.audio.samples import Floats
 
-#: Seconds of a block: the correlation of the channels is judged once a block.
+#: Seconds of a block, after which the correlation of the channels is estimated anew.
 BLOCK_SECONDS = 0.1
-#: Part of the energy of earlier blocks that counts beside a block's own.
+#: Weight of the earlier blocks' energy relative to the current block's.
 MEMORY = 0.8
-#: A channel is inverted when its correlation with the loudest falls below the first, until it rises above the second.
+#: Correlations with the loudest channel below which a channel is inverted, and above which it is restored.
 OPPOSITE, ALIKE = -0.7, -0.3
-#: Seconds in which a channel changes its sign, so that the change is no click.
+#: Seconds over which a channel changes its sign, to avoid a click.
 FADE_SECONDS = 0.02
 
 
 class Downmix:
-    """Mixes one stream. The same samples come out however the sound is divided into chunks.
+    """Downmix of one stream. The output does not depend on how the sound is divided into chunks.
 
-    Sound in which no channel is opposite to another is exactly the mean. At most a block is kept back.
+    Without opposite channels it is exactly the mean. At most one block is buffered.
     """
 
     def __init__(self, channels: int, rate: int) -> None:
@@ -34,7 +34,7 @@ class Downmix:
         self._rest: Floats = np.zeros((channels, 0), np.float32)
 
     def push(self, frames: Floats) -> Floats:
-        """Samples [channels, n] to mono: the blocks that they complete."""
+        """Mix samples [channels, n] to mono, and return the blocks that they complete."""
         if self._channels == 1:
             return frames[0]
         joined = np.concatenate([self._rest, frames], axis=1) if self._rest.size else frames
@@ -43,7 +43,7 @@ class Downmix:
         return self._mixed(joined[:, :whole])
 
     def finish(self) -> Floats:
-        """What is kept back."""
+        """Return the buffered rest."""
         rest, self._rest = self._rest, self._rest[:, :0]
         return self._mixed(rest)
 
@@ -63,9 +63,9 @@ class Downmix:
         return mono
 
     def _judged(self, block: Floats) -> NDArray[np.float32]:
-        """The sign of each channel, after a block; those of before where the sound shows nothing."""
-        with np.errstate(invalid="ignore", over="ignore"):  # the caller rejects what is not finite
-            level = block - block.mean(axis=1, keepdims=True)  # an offset of a channel is no sound
+        """Return the sign of each channel after a block; where the sound gives no evidence, the previous signs."""
+        with np.errstate(invalid="ignore", over="ignore"):  # the caller rejects values that are not finite
+            level = block - block.mean(axis=1, keepdims=True)  # a constant offset of a channel is inaudible
             self._products = MEMORY * self._products + (level @ level.T).astype(np.float64)
         energy = np.diagonal(self._products)
         loudest = int(np.argmax(energy))
@@ -76,5 +76,5 @@ class Downmix:
         correlation = np.divide(self._products[loudest], scale, out=np.zeros(self._channels), where=scale > 0)
         relative = self._signs * self._signs[loudest]
         signs = np.where(correlation < np.where(relative < 0, ALIKE, OPPOSITE), -1.0, 1.0).astype(np.float32)
-        # All signs may be exchanged without a difference to hearing: keep as many as possible.
+        # Inverting all channels is inaudible, so keep as many signs as possible.
         return -signs if float(signs @ (self._signs * energy)) < 0 else signs

@@ -1,13 +1,13 @@
-"""Our own voice taken out of a microphone's sound: an echo canceller for speech that is being played.
+"""An echo canceller, which removes our own played speech from a microphone's sound.
 
-What is played is known in advance, so nothing is delayed: a hop of the microphone's sound is cleaned with a filter and
+Played sound is known in advance, so nothing is delayed: a hop of the microphone's sound is cleaned with a filter and
 a gain that were computed before it. Three steps:
 
 - The delay from the speaker to the microphone is the peak of a whitened cross-correlation, found twice in a row.
-- A short filter from there on follows the path, and its estimate of the echo is subtracted.
-- The filter also says how much of the echo it may have left. Sound no louder than that is turned down to the noise of
-  the room; louder sound is a person, and passes. Before the delay is known, an echo may have a quarter of the power of
-  what is played, but no more than everything that was heard since leaves room for.
+- A short filter from this delay on follows the path, and its estimate of the echo is subtracted.
+- The filter also estimates the echo that remains. Sound no louder than that is turned down to the noise of the room;
+  louder sound is a person, and passes. Before the delay is known, an echo is assumed to have at most a quarter of the
+  power of the played sound, and no more than the power heard since then allows.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from antiphon.audio.samples import SPEECH_RATE, Floats
 
 HOP_SECONDS = 0.016
 MAX_DELAY_SECONDS = 0.6
-#: Hops of the filter. Its first taps lie before the delay that was found.
+#: Length of the filter in hops, and seconds that it begins before the delay.
 PARTITIONS = 6
 LEAD_SECONDS = 0.003
-#: Sound that a search for the delay looks at, hops from one to the next, and finds after which searches are rarer.
+#: Seconds of sound searched for the delay, hops between searches, and finds after which searches are RARER.
 SEARCH_SECONDS = 0.512
 SEARCH_HOPS = 4
 CONFIRMED = 4
 RARER = 4
-#: Seconds of audible playback without a find after which there is taken to be no echo.
+#: Seconds of audible playback without a found delay after which no echo is assumed.
 PATIENCE_SECONDS = 1.5
-#: How far above the expected rest of an echo sound must be to pass, as a power; and the gain of what does not.
+#: Power ratio to the expected remaining echo above which sound passes, and the minimum gain of other sound.
 MARGIN = 4.0
 FLOOR = 0.01
-#: Before the delay is known, an echo may be so much louder, as a power, than the mean of what was heard allows.
+#: Factor of the mean power heard that bounds an echo before the delay is known.
 UNEVEN = 2.0
-#: The room is as loud as this part of the hops before playback at most. Noise of that level takes the place of what is
-#: turned down: after perfect silence detectors take quiet speech for none.
+#: Percentile of power, among the hops before playback, that is taken as the room's level. Noise of that level replaces
+#: the echo: after perfect silence, detectors miss quiet speech.
 QUIET_PERCENT = 20
-#: What a gain keeps from one hop to the next at least, so that the ends of words pass.
+#: Minimum share of the gain kept from one hop to the next, so that the ends of words pass.
 HOLD = 0.85
 _NUM_BANDS = 24
 
 
 class PlaybackTimeline:
-    """What is played, by moments of the session in samples. Moments at which nothing was played are silent."""
+    """Played sound by time, in samples of the session. It is silent where nothing was played."""
 
     _SPARE = 1 << 16
 
@@ -59,7 +59,7 @@ class PlaybackTimeline:
         self._samples: Floats = np.zeros(self._SPARE, np.float32)
 
     def put(self, samples: Floats, at: int) -> None:
-        """From `at` on the sound is `samples`. What was forgotten stays so."""
+        """Set the sound from sample `at` on. Discarded samples stay discarded."""
         skipped = max(0, self._start - at)
         samples, first = samples[skipped:], at + skipped - self._start
         end = first + len(samples)
@@ -71,13 +71,13 @@ class PlaybackTimeline:
         self._length = max(self._length, end)
 
     def cut(self, at: int) -> None:
-        """Nothing is played from `at` on."""
+        """Remove the sound from sample `at` on."""
         kept = min(self._length, max(0, at - self._start))
         self._samples[kept : self._length] = 0.0
         self._length = kept
 
     def forget(self, before: int) -> None:
-        """Moments before that one are not asked for again."""
+        """Discard sound before a sample that will not be read again."""
         dropped = before - self._start
         if dropped >= self._SPARE:
             kept = self._samples[dropped : self._length]
@@ -93,10 +93,10 @@ class PlaybackTimeline:
 
 
 class EchoGuard:
-    """The microphone's sound without what we play. One for each session; mono, both directions at one rate.
+    """Removal of our own speech from the microphone's sound of one session; mono, both directions at one rate.
 
-    `played` is called before the microphone's sound of that moment is cleaned. Results do not depend on how the sound
-    is cut into calls, and sound during which nothing is played, nor shortly before, comes back as it was.
+    Call `played` before cleaning the microphone's sound of that time. Results do not depend on how the sound is divided
+    into calls. Sound during and shortly after which nothing is played is returned unchanged.
     """
 
     def __init__(self, rate: int = SPEECH_RATE) -> None:
@@ -107,27 +107,27 @@ class EchoGuard:
         self._reach = self._max_delay + (PARTITIONS + 1) * self._hop
         self._timeline = PlaybackTimeline()
         self._is_cleaning = threading.Lock()
-        self._changes: deque[Callable[[], None]] = deque()  # of the timeline
+        self._changes: deque[Callable[[], None]] = deque()  # pending changes of the timeline
         self._position = 0  # samples cleaned
         self._hop_heard: Floats = np.zeros(self._hop, np.float32)
         self._heard: Floats = np.zeros(round(SEARCH_SECONDS / HOP_SECONDS) * self._hop, np.float32)
         self._bands = _bands(self._hop + 1)
-        self._delay: int | None = None  # where the path begins
+        self._delay: int | None = None  # start of the path, in samples
         self._path = EchoPath(self._hop, PARTITIONS)
-        self._is_echoless = False  # nothing came back the last time
+        self._is_echoless = False  # no echo was found in the last playback
         self._recent: Powers = np.zeros((self._max_delay // self._hop + 2, len(self._bands)))
         self._stop()
 
     def played(self, samples: Floats, at: float) -> None:
-        """These samples go to the speaker from the moment `at` on, in milliseconds of the microphone's sound."""
+        """Announce samples that go to the speaker at `at`, in milliseconds of the microphone's sound."""
         self._change(partial(self._timeline.put, samples, self._sample(at)))
 
     def stopped(self, at: float) -> None:
-        """Playback ended at that moment: what was announced for later is not played."""
+        """Announce that playback ended at `at`, in milliseconds: later announced samples are not played."""
         self._change(partial(self._timeline.cut, self._sample(at)))
 
     def _change(self, change: Callable[[], None]) -> None:
-        """Change the timeline now, or before the next hop if another thread is cleaning, without waiting for it."""
+        """Change the timeline now, or before the next hop if another thread is cleaning. Never waits."""
         self._changes.append(change)
         if self._is_cleaning.acquire(blocking=False):
             try:
@@ -143,7 +143,7 @@ class EchoGuard:
         return max(0, round(milliseconds * self._rate / 1000))
 
     def clean(self, samples: Floats) -> Floats:
-        """The next samples of the microphone, as many as were given, without our own voice.
+        """Return the microphone's next samples, as many as given, without our own speech.
 
         May run in a thread, one call at a time.
         """
@@ -173,29 +173,29 @@ class EchoGuard:
     # -- a hop --------------------------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Nothing was played lately: sound passes as it is."""
+        """Reset the state: without recent playback, sound passes unchanged."""
         self._is_active = False
         self._gain = 1.0
         self._left: Powers = np.zeros(len(self._bands))
         self._rest: Powers = np.zeros(len(self._bands))
-        self._candidate: int | None = None  # what the last search found
-        self._finds = 0  # of the same delay, twice in a row
+        self._candidate: int | None = None  # delay found by the last search
+        self._finds = 0  # number of times the same delay was found twice in a row
         self._hops_played = 0
         self._hops_to_search = SEARCH_HOPS
         self._heard_power: Powers = np.zeros(len(self._bands))  # since playback began
-        self._due_power: Powers = np.zeros(len(self._bands))  # of what was played and must have come back since
-        #: How loud an echo may be while its delay is not known, relative to what is played.
+        self._due_power: Powers = np.zeros(len(self._bands))  # of played sound whose echo must have arrived since
+        #: Upper bound of the echo's power while its delay is unknown, relative to the played sound.
         self._unknown_power: Powers = np.full(len(self._bands), UNKNOWN_POWER)
 
     def _start(self) -> None:
-        """What was heard last tells how loud the room is by itself."""
+        """Begin cleaning, with the room's level estimated from the sound heard before."""
         self._is_active = True
         powers = np.mean(self._heard.astype(np.float64).reshape(-1, self._hop) ** 2, axis=1)
         self._room = float(np.sqrt(np.percentile(powers, QUIET_PERCENT)))
         self._noise = np.random.default_rng(0)
 
     def _begin_hop(self) -> None:
-        """The echo and the gain of the next hop."""
+        """Compute the echo and the gain of the next hop."""
         self._apply_changes()
         start, hop = self._position, self._hop
         self._timeline.forget(start - self._reach - len(self._heard) - hop)
@@ -213,13 +213,13 @@ class EchoGuard:
             rest = np.add.reduceat(self._path.rest, self._bands)
         if not self._finds and not self._is_echoless:
             rest = np.maximum(rest, self._unknown_power * self._recent.max(0))
-        rest *= 0.5  # a spectrum spans two hops, and this is of one
+        rest *= 0.5  # a spectrum spans two hops, this estimate one
         gain = self._next_gain(np.maximum(self._rest, rest))
         self._ramp = np.linspace(self._gain, gain, hop, endpoint=False)
         self._gain, self._rest = gain, rest
 
     def _bound_echo(self) -> None:
-        """All that was played longer ago than the longest delay has come back within what was heard."""
+        """Lower the bound of the echo: sound played longer ago than the maximum delay has already been heard."""
         self._heard_power += 2.0 * self._left  # a played spectrum spans two hops, this one
         self._due_power += self._recent[-1]
         is_due = self._due_power > 0.0
@@ -227,14 +227,14 @@ class EchoGuard:
         self._unknown_power = np.minimum(self._unknown_power, bound)
 
     def _next_gain(self, rest: Powers) -> float:
-        """By how much of the last hop was more than the rest of an echo."""
+        """Return the gain from the share of the last hop that exceeds the expected remaining echo."""
         total = self._left.sum()
         share = np.maximum(0.0, self._left - MARGIN * rest).sum() / total if total > 0.0 else 1.0
         opened = min(1.0, max(FLOOR, (share - 0.3) / 0.4))
         return float(max(opened, HOLD * self._gain) if self._finds else opened)
 
     def _end_hop(self) -> None:
-        """Learn from the hop."""
+        """Update the estimates with the hop just heard."""
         self._heard = np.concatenate([self._heard[self._hop :], self._hop_heard])
         if not self._is_active:
             return
@@ -259,7 +259,7 @@ class EchoGuard:
     # -- the delay ----------------------------------------------------------------------------------------------
 
     def _search(self) -> None:
-        """Look for the delay; take it when it is found twice in a row, and is not within the path that is followed."""
+        """Search for the delay, and accept one that is found twice in a row and lies outside the current path."""
         first = self._position - len(self._heard) - self._max_delay
         found = find_delay(self._heard.astype(np.float64), self._timeline.between(first, self._position))
         is_second = found is not None and self._candidate is not None and abs(found - self._candidate) < self._lead
@@ -275,7 +275,7 @@ class EchoGuard:
             self._learn(self._delay)
 
     def _learn(self, delay: int) -> None:
-        """Follow a path that begins at the delay, from what was heard lately on."""
+        """Start a new path at the delay, trained on the sound heard recently."""
         self._path = EchoPath(self._hop, PARTITIONS)
         first = self._position - len(self._heard)
         for start in range(first, self._position, self._hop):
@@ -285,6 +285,6 @@ class EchoGuard:
 
 
 def _bands(bins: int) -> NDArray[np.int64]:
-    """Where bands begin: narrow ones at first, wider ones above."""
+    """Return the first bin of each band: narrow bands first, wider ones above."""
     edges = np.unique(np.round(np.geomspace(4, bins, _NUM_BANDS)).astype(np.int64))
     return np.concatenate([np.zeros(1, np.int64), edges[:-1]])

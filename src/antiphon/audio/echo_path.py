@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-#: How loud an echo may be before anything is known of it, as a power relative to what is played.
+#: Assumed power of an unknown echo relative to the played sound.
 UNKNOWN_POWER = 0.25
 
-#: How well a path holds from one hop to the next. This much follows a drift of 100 ppm between the two clocks.
+#: Share of the path kept from one hop to the next; this value follows a drift of 100 ppm between the two clocks.
 _PERSISTENCE = 0.995
-#: The height of a correlation's peak that counts, in standard deviations.
+#: Minimum height of a correlation's peak, in standard deviations.
 _MIN_PEAK = 8.0
-#: How much of the spectrum's shape the correlation leaves out, as a power: 1 is all of it.
+#: Exponent by which the correlation flattens the spectrum: 1 flattens it fully.
 _WHITENING = 0.8
 #: Power below which played sound counts as silence.
 _SILENCE = 1e-5
@@ -27,9 +27,9 @@ def is_audible(played: Samples) -> bool:
 
 
 def find_delay(heard: Samples, played: Samples) -> int | None:
-    """By how many samples what was played comes back in what was heard, where that is plain; else None.
+    """Return the delay in samples of the played sound in the heard sound, or None if it is not clear.
 
-    Both end at the same moment, and the longest delay is what `played` is longer by.
+    Both end at the same time, and the maximum delay is the difference of their lengths.
     """
     longest = len(played) - len(heard)
     if not is_audible(played):
@@ -44,14 +44,14 @@ def find_delay(heard: Samples, played: Samples) -> int | None:
 
 
 def _fast_length(length: int) -> int:
-    """A length with small factors, not below `length`."""
+    """Return a length with small factors, at least `length`."""
     return min(base << max(0, (-(-length // base) - 1).bit_length()) for base in (8, 9, 10, 12, 15))
 
 
 class EchoPath:
-    """A filter in partitions of one hop each, adapted by a Kalman filter with a diagonal covariance.
+    """Filter in partitions of one hop each, adapted by a Kalman filter with a diagonal covariance.
 
-    For every hop `echo` is called, then `adapt`. It converges in a fraction of a second, and holds still while a person
+    Call `echo`, then `adapt` for every hop. It converges in a fraction of a second, and holds still while a person
     speaks. Enzner and Vary, Signal Processing 86 (2006); Kuech et al., ICASSP 2014.
     """
 
@@ -62,14 +62,14 @@ class EchoPath:
         self._uncertainty: Powers = np.full(shape, UNKNOWN_POWER)
         self._played: Spectra = np.zeros(shape, complex)
         self._power: Powers = np.zeros(shape)
-        self._other: Powers | None = None  # power of what is no echo
+        self._other: Powers | None = None  # power of sound other than the echo
         self._estimate: Spectra = np.zeros(hop + 1, complex)  # of the hop's echo
-        self._likeness, self._loudness = 0j, 0.0  # of what is left to the estimate; of the estimate
-        #: The power, by bin, of the echo that is expected to be left in the hop.
+        self._likeness, self._loudness = 0j, 0.0  # of the remaining sound with the estimate; of the estimate
+        #: Expected power of the hop's remaining echo, by bin.
         self.rest: Powers = np.zeros(hop + 1)
 
     def echo(self, played: Samples) -> Samples:
-        """The echo in the next hop, of what was played in the hop before it and in it."""
+        """Estimate the next hop's echo from the sound played in this hop and the one before."""
         self._played = np.roll(self._played, 1, axis=0)
         self._power = np.roll(self._power, 1, axis=0)
         self._played[0] = np.fft.rfft(played)
@@ -81,7 +81,7 @@ class EchoPath:
         return echo[self._hop :]
 
     def adapt(self, left: Spectra) -> None:
-        """Learn from the spectrum of what was left of the hop, which has as many zeros before it."""
+        """Adapt to the spectrum of the hop's remaining sound, which is preceded by a hop of zeros."""
         power = _power(left)
         self._other = power if self._other is None else 0.7 * self._other + 0.3 * power
         self._doubt(left)
@@ -95,7 +95,7 @@ class EchoPath:
         self._uncertainty += (1.0 - keep) * _power(self._weights)
 
     def _doubt(self, left: Spectra) -> None:
-        """Where what is left still looks like the estimate, the path has changed: be less certain of the weights."""
+        """Raise the uncertainty of the weights if the remaining sound resembles the estimate: the path has changed."""
         self._likeness = 0.9 * self._likeness + 0.1 * complex(np.vdot(self._estimate, left))
         self._loudness = 0.9 * self._loudness + 0.1 * float(_power(self._estimate).sum())
         if self._loudness > 0.0:

@@ -1,4 +1,4 @@
-"""Sound out, piece by piece: bytes leave as soon as there are samples for them."""
+"""Encoding of sound in chunks: bytes are returned as soon as there are samples for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.audio.samples import Floats, RawFormat
 from antiphon.dependencies import import_dependency
 from antiphon.errors import AudioError, MissingDependencyError
 
-#: `pcm` is 16-bit little-endian without a header; `opus` is in Ogg, `aac` in ADTS.
+#: Formats: `pcm` is 16-bit little-endian without a header; `opus` is in Ogg, `aac` in ADTS.
 AudioFormat = Literal["wav", "pcm", "pcm_f32le", "mp3", "opus", "aac", "flac"]
 
 FORMATS: tuple[AudioFormat, ...] = get_args(AudioFormat)
@@ -33,7 +33,7 @@ MAX_CHANNELS = 2
 
 @dataclass(frozen=True)
 class _Codec:
-    """How PyAV makes a format: its container, encoder, the rates it takes (any, if none), bits per second a channel."""
+    """Settings of PyAV for a format. Empty `rates` accept any rate; `bit_rate` is in bits per second per channel."""
 
     container: str
     encoder: str
@@ -47,7 +47,7 @@ _MPEG_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48
 _CODECS: dict[str, _Codec] = {
     "mp3": _Codec("mp3", "libmp3lame", "fltp", _MPEG_RATES, 64_000, {"write_xing": "0", "id3v2_version": "0"}),
     "aac": _Codec("adts", "aac", "fltp", (*_MPEG_RATES, 64_000, 88_200, 96_000), 64_000),
-    # A page holds a second unless told otherwise, and nothing leaves before a page is full.
+    # A page holds a second by default, and no byte is returned before a page is full.
     "opus": _Codec(
         "ogg", "libopus", "flt", (8_000, 12_000, 16_000, 24_000, 48_000), 48_000, {"page_duration": "20000"}
     ),
@@ -56,10 +56,10 @@ _CODECS: dict[str, _Codec] = {
 
 
 class AudioEncoder:
-    """Samples in, bytes of one file out: all of `push` and then `finish`, end to end.
+    """Encoder of samples to one file: the results of all `push` calls and then `finish`, concatenated.
 
-    Samples are float32 [n], or [n, channels]; what lies beyond [-1, 1] is clipped. Where the codec does not take
-    `rate`, the sound is resampled to the next higher rate that it does take: `coded_rate`.
+    Samples are float32 [n], or [n, channels], clipped to [-1, 1]. If the codec does not accept `rate`, the sound is
+    resampled to the next higher rate that it accepts: `coded_rate`.
     """
 
     def __init__(self, format: AudioFormat, rate: int, channels: int = 1, *, bit_rate: int | None = None) -> None:
@@ -71,7 +71,7 @@ class AudioEncoder:
         self.format = format
         self.content_type = CONTENT_TYPES[format]
         self.channels = channels
-        #: Samples per channel taken so far.
+        #: Number of samples per channel so far.
         self.num_samples = 0
         codec = _CODECS.get(format)
         rates = codec.rates if codec else ()
@@ -85,7 +85,7 @@ class AudioEncoder:
         self._finished = False
 
     def push(self, samples: Floats) -> bytes:
-        """Take samples, give the bytes that are ready."""
+        """Encode samples, and return the bytes that are ready."""
         if self._finished:
             raise AudioError("samples were pushed into an encoder that had finished")
         frames = self._checked(samples)
@@ -94,7 +94,7 @@ class AudioEncoder:
         return self._sink.write(np.stack(resampled, axis=1))
 
     def finish(self) -> bytes:
-        """The rest of the file. An encoder that was given no samples is an `AudioError`."""
+        """Return the rest of the file. Raise `AudioError` if no samples were pushed."""
         if self._finished:
             return b""
         self._finished = True
@@ -115,7 +115,7 @@ class AudioEncoder:
 
 
 def encode(samples: Floats, format: AudioFormat, rate: int, channels: int = 1) -> bytes:
-    """A whole file. Unlike streamed ones, WAV and FLAC files state their length."""
+    """Encode a whole file. Unlike streamed ones, WAV and FLAC files state their length."""
     if format == "wav":
         encoder = AudioEncoder("pcm", rate, channels)
         data = encoder.push(samples) + encoder.finish()
@@ -126,13 +126,13 @@ def encode(samples: Floats, format: AudioFormat, rate: int, channels: int = 1) -
 
 
 def _with_flac_length(data: bytes, num_samples: int) -> bytes:
-    """FLAC with its number of samples in the stream information, the first block: the low 36 bits of bytes 18 to 25."""
+    """Set the number of samples in FLAC's stream information, the first block: the low 36 bits of bytes 18 to 25."""
     fields = int.from_bytes(data[18:26], "big") >> 36 << 36 | num_samples
     return data[:18] + fields.to_bytes(8, "big") + data[26:]
 
 
 class _PlainSink:
-    """WAV as a stream of unknown length, or samples without a header."""
+    """Writer of WAV as a stream of unknown length, or of samples without a header."""
 
     def __init__(self, format: AudioFormat, rate: int, channels: int) -> None:
         self._float = format == "pcm_f32le"
@@ -147,7 +147,7 @@ class _PlainSink:
 
 
 class _Buffer:
-    """What PyAV writes to. It cannot seek, so nothing that has left is ever changed."""
+    """Output for PyAV that cannot seek, so that bytes taken from it are never changed."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -163,7 +163,7 @@ class _Buffer:
 
 
 class _CodecSink:
-    """A codec in its container, by PyAV."""
+    """Writer of a codec in its container, by PyAV."""
 
     def __init__(self, codec: _Codec, rate: int, channels: int, bit_rate: int | None) -> None:
         av = self._av = import_dependency("av", f"encoding with {codec.encoder}")
@@ -208,7 +208,7 @@ class _CodecSink:
             raise AudioError(f"{self._codec.encoder} refused sound at {self._rate} Hz ({error})") from error
 
     def _laid_out(self, frames: Floats) -> Any:
-        """Samples in the encoder's type: planar [channels, n], or packed [1, n * channels]."""
+        """Return samples in the encoder's type: planar [channels, n], or packed [1, n * channels]."""
         clipped = np.clip(frames, -1.0, 1.0)
         if self._codec.layout == "fltp":
             return np.ascontiguousarray(clipped.T)

@@ -1,7 +1,7 @@
-"""Log-mel frames as Whisper takes them: 25 ms Hann windows every 10 ms, Slaney mel bands, log10 of power.
+"""Log-mel frames as Whisper expects them: 25 ms Hann windows every 10 ms, Slaney mel bands, log10 of power.
 
-Raw frames (log10, clamped at 1e-10) do not depend on what comes later, so that they can be made as sound arrives;
-what depends on a whole window, the floor 8 decades under its loudest band, is applied by `normalize` when the window
+Raw frames (log10, clamped at 1e-10) do not depend on later sound, so they can be made as sound arrives. The floor
+8 decades under the loudest band of a window depends on the whole window, so `normalize` applies it when the window
 is cut.
 """
 
@@ -23,16 +23,16 @@ WINDOW_SECONDS = 30
 WINDOW_FRAMES = WINDOW_SECONDS * FRAMES_PER_SECOND
 FLOOR = 1e-10
 DYNAMIC_RANGE = 8.0
-#: The raw value of a frame of digital silence.
+#: Value of raw frames of digital silence.
 SILENCE = -10.0
 
-_BLOCK = 256  # frames whose spectra are held at once
+_BLOCK = 256  # frames whose spectra are in memory at once
 _LOG10_OF_2 = np.float32(np.log10(2.0))
 
 
 @cache
 def mel_filters(num_mels: int) -> NDArray[np.float64]:
-    """Triangular bands [BINS, num_mels] of unit area on Slaney's mel scale: linear to 1 kHz, then logarithmic."""
+    """Return triangular bands [BINS, num_mels] of unit area on Slaney's mel scale (logarithmic above 1 kHz)."""
     edges = _hertz(np.linspace(0.0, float(_mel(np.array(SPEECH_RATE / 2))), num_mels + 2))
     bins = np.linspace(0.0, SPEECH_RATE / 2, BINS)
     rising = (bins[:, None] - edges[None, :-2]) / np.diff(edges)[None, :-1]
@@ -51,9 +51,9 @@ def _hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_mel(samples: Floats, num_mels: int) -> Floats:
-    """Raw frames [len(samples) // 160, num_mels] of mono sound at 16 kHz; its ends are mirrored.
+    """Return raw frames [len(samples) // 160, num_mels] of mono sound at 16 kHz, mirrored at its ends.
 
-    Sound shorter than 201 samples is taken as followed by silence.
+    Sound shorter than 201 samples is padded with silence.
     """
     num_frames = len(samples) // HOP
     if len(samples) <= FFT // 2:
@@ -62,14 +62,14 @@ def log_mel(samples: Floats, num_mels: int) -> Floats:
 
 
 def normalize(frames: Floats) -> Floats:
-    """Raw frames of one window as the model takes them: floored 8 decades under the loudest, then (x + 4) / 4."""
+    """Normalise the raw frames of one window for the model: floor 8 decades under the loudest, then (x + 4) / 4."""
     top = frames.max(initial=SILENCE)
     out: Floats = ((np.maximum(frames, top - DYNAMIC_RANGE) + 4.0) / 4.0).astype(np.float32, copy=False)
     return out
 
 
 def pad_frames(frames: Floats, num_frames: int = WINDOW_FRAMES) -> Floats:
-    """Raw frames followed by silence up to `num_frames`; more than that many is an error."""
+    """Pad raw frames with silence to `num_frames`. Raise `AudioError` if there are more."""
     missing = num_frames - len(frames)
     if missing < 0:
         raise AudioError(f"{len(frames)} frames do not fit a window of {num_frames}")
@@ -77,18 +77,18 @@ def pad_frames(frames: Floats, num_frames: int = WINDOW_FRAMES) -> Floats:
 
 
 def window_features(samples: Floats, num_mels: int, seconds: float = WINDOW_SECONDS) -> Floats:
-    """Model input [frames, num_mels] of one window of sound, followed by silence up to `seconds`.
+    """Return the model input [frames, num_mels] of one window of sound, padded with silence to `seconds`.
 
-    What `WhisperFeatureExtractor` gives for the same samples. Only the frames that touch sound are computed.
+    It equals the output of `WhisperFeatureExtractor`, but only frames that touch sound are computed.
     """
     num_frames = check_window(samples, seconds)
-    sounding = min(num_frames * HOP, len(samples) + FFT)  # so many samples that the mirrored end is silence
+    sounding = min(num_frames * HOP, len(samples) + FFT)  # long enough that the mirrored end is silence
     frames = log_mel(np.pad(samples, (0, sounding - len(samples))), num_mels)
     return normalize(pad_frames(frames, num_frames))
 
 
 def check_window(samples: Floats, seconds: float) -> int:
-    """Reject sound that is longer than a window; the frames of the window."""
+    """Return the number of frames of a window. Raise `AudioError` if the sound is longer."""
     num_frames = round(seconds * FRAMES_PER_SECOND)
     if len(samples) > num_frames * HOP:
         raise AudioError(f"{len(samples) / SPEECH_RATE:.2f} s of sound do not fit a window of {seconds:g} s")
@@ -101,7 +101,7 @@ def _hann() -> NDArray[np.float64]:
 
 
 def _frames(padded: Floats, num_frames: int, num_mels: int) -> Floats:
-    """Raw frames of an already padded signal: frame i reads padded[160 i : 160 i + 400]."""
+    """Return raw frames of an already padded signal: frame i reads padded[160 i : 160 i + 400]."""
     out = np.empty((num_frames, num_mels), np.float32)
     if not num_frames:
         return out

@@ -1,4 +1,4 @@
-"""Plain samples in bytes: integers, floats and G.711, to float32 and back."""
+"""Conversion of plain samples between bytes (integers, floats and G.711) and float32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE_BYTES: dict[Encoding, int] = {
 
 
 def to_floats(data: bytes | memoryview, encoding: Encoding) -> Floats:
-    """Samples in [-1, 1] of whole encoded samples; integers are divided by their greatest magnitude."""
+    """Decode complete samples to floats in [-1, 1]. Integers are divided by their greatest magnitude."""
     match encoding:
         case "u8":
             return (np.frombuffer(data, np.uint8).astype(np.float32) - 128.0) / 128.0
@@ -42,23 +42,23 @@ def to_floats(data: bytes | memoryview, encoding: Encoding) -> Floats:
 
 
 def to_s16(samples: Floats) -> NDArray[np.int16]:
-    """16-bit samples, rounded to nearest and clipped."""
+    """Return 16-bit samples, rounded to nearest and clipped."""
     return cast("NDArray[np.int16]", np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2"))
 
 
 def to_mulaw(samples: Floats) -> bytes:
-    """G.711 µ-law: of the values that bytes stand for, the nearest."""
+    """Encode G.711 µ-law: each sample as the byte of the nearest value."""
     return _nearest("mulaw")[to_s16(samples).view(np.uint16)].tobytes()
 
 
 def to_alaw(samples: Floats) -> bytes:
-    """G.711 A-law: of the values that bytes stand for, the nearest."""
+    """Encode G.711 A-law: each sample as the byte of the nearest value."""
     return _nearest("alaw")[to_s16(samples).view(np.uint16)].tobytes()
 
 
 @cache
 def _nearest(encoding: Encoding) -> NDArray[np.uint8]:
-    """The byte for each 16-bit sample, by the sample's bits."""
+    """Return the byte for each 16-bit sample, indexed by the sample's bits."""
     levels = to_floats(bytes(range(256)), encoding)
     order = np.argsort(levels, kind="stable")
     middles = (levels[order][1:] + levels[order][:-1]) / 2
@@ -73,7 +73,7 @@ def check_raw(raw: RawFormat) -> None:
 
 @cache
 def mulaw_table() -> Floats:
-    """G.711 µ-law: the value of every byte."""
+    """Return the value of every byte in G.711 µ-law."""
     code = ~np.arange(256, dtype=np.int32) & 0xFF
     magnitude = ((((code & 0x0F) << 3) + 0x84) << ((code >> 4) & 7)) - 0x84
     return (np.where(code & 0x80, -magnitude, magnitude) / 32768.0).astype(np.float32)
@@ -81,7 +81,7 @@ def mulaw_table() -> Floats:
 
 @cache
 def alaw_table() -> Floats:
-    """G.711 A-law: the value of every byte."""
+    """Return the value of every byte in G.711 A-law."""
     code = np.arange(256, dtype=np.int32) ^ 0x55
     mantissa, exponent = (code & 0x0F) << 4, (code >> 4) & 7
     magnitude = np.where(exponent == 0, mantissa + 8, (mantissa + 0x108) << np.maximum(exponent - 1, 0))

@@ -1,4 +1,4 @@
-"""Change of sample rate, in pieces or at once, with the same result."""
+"""Change of sample rate, in chunks or at once, with the same result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.dependencies import import_dependency
 
 
 class Resampler:
-    """Mono sound from one rate to another. The pieces given out, end to end, are the same however it is fed."""
+    """Resampler of mono sound. The concatenated output does not depend on the chunks of the input."""
 
     def __init__(self, source_rate: int, rate: int) -> None:
         self.source_rate = source_rate
@@ -28,7 +28,7 @@ class Resampler:
         return out
 
     def finish(self) -> Floats:
-        """What is still inside. The resampler takes no more samples after this."""
+        """Return the remaining samples. Nothing may be pushed after this call."""
         if self._stream is None:
             return np.zeros(0, np.float32)
         out: Floats = self._stream.resample_chunk(np.zeros(0, np.float32), last=True)
@@ -36,7 +36,7 @@ class Resampler:
 
 
 def resample(samples: Floats, source_rate: int, rate: int) -> Floats:
-    """The whole of a sound at another rate."""
+    """Resample a whole sound."""
     resampler = Resampler(source_rate, rate)
     first = resampler.push(samples)
     last = resampler.finish()

@@ -1,7 +1,7 @@
-"""`RoomLevel`: how loud a room is by itself, so that frames no louder than it are known to hold no speech.
+"""`RoomLevel`: the level of a room's own noise, so that frames no louder than it are known to contain no speech.
 
-A detector of voice activity goes on for 0.2 to 0.4 s after the last word; the level falls at once. Where the room is as
-loud as the end of a word, or its noise varies, nothing is known, and the detector alone counts.
+A voice activity detector reports speech for 0.2 to 0.4 s after the last word, while the level falls at once. Where the
+room is as loud as the end of a word, or its noise varies, only the detector counts.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 
-#: A frame is the room's if the detector gives speech less than this probability.
+#: Speech probability below which a frame updates the room's level.
 ROOM_PROBABILITY = 0.15
-#: Frames that the room's level is the median of, at least and at most.
+#: Minimum and maximum frames whose median is the room's level.
 MIN_FRAMES, MAX_FRAMES = 12, 64
-#: Decibels over the room's level up to which a frame is the room's alone.
+#: Decibels above the room's level up to which a frame contains only the room.
 MARGIN = 4.0
-#: Speech must have been so many decibels louder than that, and is taken to be forgotten by so many in each frame.
+#: Speech margin in dB above that limit, and its decay per frame.
 CONTRAST, DECAY = 14.0, 0.2
 
 
 class RoomLevel:
-    """Takes one frame after another, with the probability of speech in it."""
+    """Estimator of the room's level from successive frames and their probability of speech."""
 
     def __init__(self) -> None:
         self._levels: deque[float] = deque(maxlen=MAX_FRAMES)
         self._loudest = -120.0
 
     def voice(self, frame: Floats, probability: float) -> float:
-        """The probability of speech in a frame: 0 where there is nothing but the room, else what it was."""
+        """Return the probability of speech in a frame: 0 if it contains only the room, else `probability`."""
         return 0.0 if self._is_alone(frame, probability) else probability
 
     def _is_alone(self, frame: Floats, probability: float) -> bool:

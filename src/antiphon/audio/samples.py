@@ -1,4 +1,4 @@
-"""What decoding takes and gives: limits, raw formats, and samples with the facts of their source."""
+"""Inputs and outputs of decoding: limits, raw formats, and samples with the facts of their source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.errors import InvalidRequestError
 
 Floats = NDArray[np.float32]
 
-#: Sample encodings of headerless sound: signed and unsigned integers, floats, G.711.
+#: Sample encodings of sound without a header: signed and unsigned integers, floats, G.711.
 Encoding = Literal["u8", "s16le", "s16be", "s24le", "s32le", "f32le", "f64le", "mulaw", "alaw"]
 
 SPEECH_RATE = 16_000
@@ -20,7 +20,7 @@ SPEECH_RATE = 16_000
 
 @dataclass(frozen=True)
 class RawFormat:
-    """Headerless sound: how its bytes are to be read. Channels are interleaved."""
+    """Format of sound without a header. Channels are interleaved."""
 
     encoding: Encoding
     rate: int
@@ -29,9 +29,9 @@ class RawFormat:
 
 @dataclass(frozen=True)
 class DecodeLimits:
-    """What one piece of input may cost. Passing any of them is an `AudioError` with the figure and the limit.
+    """Limits of decoding one input. Exceeding one raises an `AudioError` with the figure and the limit.
 
-    `max_ratio` bounds decoded bytes (float32 at the asked rate) to bytes read, for output longer than
+    `max_ratio` bounds decoded bytes (float32 at the target rate) per byte read, for output longer than
     `ratio_free_seconds`: speech codecs stay under 800, digital silence in FLAC under 3000.
     """
 
@@ -46,7 +46,7 @@ class DecodeLimits:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What the input was before it became mono at the asked rate. `seconds` is what its header claims, if anything."""
+    """Properties of the input before decoding. `seconds` is the length that its header states; None if unknown."""
 
     rate: int
     channels: int
@@ -56,7 +56,7 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Samples:
-    """Mono sound: float32 `values` [n] at `rate`. `damaged` counts pieces of the input that could not be decoded."""
+    """Mono sound: float32 `values` [n] at `rate`. `damaged` counts chunks of the input that could not be decoded."""
 
     values: Floats
     rate: int
@@ -69,7 +69,7 @@ class Samples:
 
 
 def samples_of(sound: Floats | bytes) -> Floats:
-    """Samples from floats, or from 16-bit little-endian bytes."""
+    """Return samples from floats, or from 16-bit little-endian bytes."""
     if isinstance(sound, bytes | bytearray | memoryview):
         if len(sound) % 2:
             raise InvalidRequestError(f"{len(sound)} bytes are not whole 16-bit samples")

@@ -1,4 +1,4 @@
-"""From speech probabilities to segments of speech, and from segments to windows that a recogniser takes."""
+"""Segments of speech from its probabilities, and windows of segments for a recogniser."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from antiphon.audio.samples import Floats
 from antiphon.errors import AudioError
 
 _TOLERANCE = 1e-6  # seconds
-#: Where the probability of speech is no higher, long speech may as well be cut as anywhere.
+#: Speech probability up to which a frame is quiet enough to cut long speech there.
 QUIET = 0.2
 
 
 @dataclass(frozen=True)
 class SegmentOptions:
-    """When speech begins and ends, in probabilities and seconds.
+    """Rules for the start and end of speech, in probabilities and seconds.
 
     Speech begins at a frame of at least `threshold` and ends where frames stay under `release` for `min_silence`.
     Segments shorter than `min_speech` are dropped; the rest grow by `padding` at both ends, meeting halfway where
-    two would overlap. One longer than `max_speech` is cut at the last frame that fits where its probability is low.
+    two would overlap. A segment longer than `max_speech` is cut at the last fitting frame with a low probability.
     """
 
     threshold: float = 0.5
@@ -36,7 +36,7 @@ class SegmentOptions:
 
 @dataclass(frozen=True)
 class SpeechSpan:
-    """A stretch of a recording, in seconds."""
+    """Part of a recording, in seconds."""
 
     start: float
     end: float
@@ -48,7 +48,7 @@ class SpeechSpan:
 
 @dataclass(frozen=True)
 class Window:
-    """Stretches of a recording laid end to end, for one pass of a recogniser. The spans are in order and disjoint."""
+    """Parts of a recording, concatenated for one pass of a recogniser. The spans are in order and disjoint."""
 
     spans: tuple[SpeechSpan, ...]
 
@@ -66,13 +66,13 @@ class Window:
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """Where each span begins, in seconds of the window, and the end of the last; all but two of them are seams."""
+        """Start of each span in seconds of the window, then the end of the last span."""
         return tuple(accumulate((span.seconds for span in self.spans), initial=0.0))
 
     def file_times(self, start: float, end: float) -> tuple[float, float]:
-        """The recording's moments of a part of the window: in the span that holds its middle, cut at that span's ends.
+        """Return the times in the recording of a part of the window, clipped to the span that holds its middle.
 
-        So no part stretches over what was left out between two spans.
+        So no part includes sound that was left out between two spans.
         """
         bounds = self.bounds
         index = span_index(bounds, (start + end) / 2)
@@ -81,20 +81,20 @@ class Window:
         return span.start + first, span.start + last
 
     def take(self, samples: Floats, rate: int, origin: float = 0.0) -> Floats:
-        """The window's sound out of a recording that begins at `origin` seconds."""
+        """Return the window's sound from samples of the recording that begin at `origin` seconds."""
         pieces = [samples[round((s.start - origin) * rate) : round((s.end - origin) * rate)] for s in self.spans]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def span_index(bounds: Sequence[float], moment: float) -> int:
-    """The span between two neighbours of `bounds` that holds a moment; the first or last for a moment outside."""
+    """Return the index of the span between two `bounds` that holds a time; the first or last for a time outside."""
     return min(max(0, bisect_right(bounds, moment) - 1), len(bounds) - 2)
 
 
 def speech_segments(
     probabilities: Floats, frame_seconds: float, seconds: float, options: SegmentOptions | None = None
 ) -> list[SpeechSpan]:
-    """Segments of speech, in order and disjoint, of a recording with one probability a frame and `seconds` long."""
+    """Return the segments of speech, in order and disjoint, of a recording with one probability per frame."""
     options = options or SegmentOptions()
     tracker = SpeechTracker(frame_seconds, options)
     found = tracker.push(probabilities) + tracker.finish()
@@ -103,8 +103,10 @@ def speech_segments(
 
 
 class SpeechTracker:
-    """Finds speech in probabilities as they come. Its segments are unpadded, on frame boundaries, at least
-    `min_speech` long; `max_speech` is not applied."""
+    """Finder of speech in a stream of probabilities.
+
+    Its segments are unpadded, on frame boundaries, and at least `min_speech` long; `max_speech` is not applied.
+    """
 
     def __init__(self, frame_seconds: float, options: SegmentOptions | None = None) -> None:
         self.frame_seconds = frame_seconds
@@ -115,16 +117,16 @@ class SpeechTracker:
 
     @property
     def speaking_since(self) -> float | None:
-        """Where the open segment began, if there is one."""
+        """Start of the open segment in seconds, or None."""
         return None if self._start is None else self._start * self.frame_seconds
 
     @property
     def quiet_since(self) -> float | None:
-        """Where, inside the open segment, the present silence began."""
+        """Start of the current silence within the open segment, in seconds, or None."""
         return None if self._quiet is None else self._quiet * self.frame_seconds
 
     def push(self, probabilities: Floats | Sequence[float]) -> list[SpeechSpan]:
-        """Segments that ended within these frames."""
+        """Return the segments that ended within these frames."""
         done = []
         options, silence = self.options, self.options.min_silence / self.frame_seconds
         for probability in np.asarray(probabilities, np.float32).tolist():
@@ -141,7 +143,7 @@ class SpeechTracker:
         return done
 
     def finish(self) -> list[SpeechSpan]:
-        """The segment that the end of the sound ends, if any."""
+        """Return the segment that is still open at the end of the sound, if it is long enough."""
         return [] if self._start is None else self._close(self._index)
 
     def _close(self, end: int) -> list[SpeechSpan]:
@@ -154,11 +156,11 @@ class SpeechTracker:
 def cut_windows(
     segments: Sequence[SpeechSpan], max_seconds: float = 30.0, max_gap: float = 1.0, slack: float = 4.0
 ) -> list[Window]:
-    """Segments packed in order into windows of at most `max_seconds`.
+    """Pack segments in order into windows of at most `max_seconds`.
 
-    A window that cannot take the next segment ends at the longest silence within its last `slack` seconds. Silence of
-    up to `max_gap` between two segments of a window stays in it; longer silence is left out, so that the window has a
-    seam there. A segment that alone is longer than a window is an error: cut it by `max_speech`.
+    A window that cannot fit the next segment ends at the longest silence within its last `slack` seconds. Silence of up
+    to `max_gap` between two segments of a window is kept; longer silence is removed, which leaves a seam in the window.
+    Raise `AudioError` for a segment longer than a window, which `max_speech` avoids.
     """
     windows: list[Window] = []
     first = 0
@@ -193,7 +195,7 @@ def _extend(window: Window, segment: SpeechSpan, max_gap: float) -> Window:
 def _cut_long(
     segment: SpeechSpan, probabilities: Floats, frame_seconds: float, options: SegmentOptions
 ) -> list[SpeechSpan]:
-    """The segment in pieces that are at most `max_speech` long once padded, cut in the later half of each piece."""
+    """Cut the segment into parts of at most `max_speech` including padding, each cut in its later half."""
     limit = options.max_speech - 2 * options.padding
     if segment.seconds <= limit:
         return [segment]
@@ -204,7 +206,7 @@ def _cut_long(
     bounds = [first]
     while last - bounds[-1] > longest:
         low, high = bounds[-1] + longest // 2, bounds[-1] + longest
-        # The latest cut that is quiet enough, by three frames around it, makes the fullest piece.
+        # The latest cut that is quiet enough over three frames leaves the longest part.
         around = np.convolve(probabilities[low - 1 : high + 1], np.full(3, 1 / 3), "valid")
         fitting = np.flatnonzero(around <= max(float(around.min()), QUIET))
         bounds.append(low + int(fitting[-1]))

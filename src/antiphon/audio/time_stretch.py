@@ -1,4 +1,4 @@
-"""Speech made faster or slower at the same pitch: overlapping pieces that continue each other (WSOLA)."""
+"""Change of speaking rate at the same pitch, by overlapping segments that continue each other (WSOLA)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 
-#: Seconds of a piece, half of which overlaps the next, and how far a piece may be moved to continue the one before.
+#: Seconds of a segment, half of which overlaps the next, and seconds that it may be shifted to continue the last.
 PIECE_SECONDS, REACH_SECONDS = 0.03, 0.01
-#: Pieces below this mean power are not moved: there is nothing to continue.
+#: Mean power below which a segment is not shifted: there is no sound to continue.
 _SILENT_POWER = 1e-9
 
 
 def time_stretched(samples: Floats, rate: int, speed: float) -> Floats:
-    """Samples that last 1 / `speed` of the time, to the sample."""
+    """Return samples that last exactly 1 / `speed` of the time."""
     length = round(len(samples) / speed)
     hop = round(PIECE_SECONDS * rate / 2)
     if speed == 1.0 or len(samples) < 4 * hop:
@@ -22,7 +22,7 @@ def time_stretched(samples: Floats, rate: int, speed: float) -> Floats:
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)).astype(np.float32)
     padded = np.pad(samples, (hop + reach, size + hop + reach))
     out = np.zeros(length + 2 * size, np.float32)
-    start = reach  # of the piece in the padded samples
+    start = reach  # of the segment in the padded samples
     for number in range(length // hop + 2):
         if number:
             wanted = min(round(number * hop * speed), len(samples)) + reach
@@ -32,7 +32,7 @@ def time_stretched(samples: Floats, rate: int, speed: float) -> Floats:
 
 
 def _shift(padded: Floats, after: int, wanted: int, hop: int, reach: int) -> int:
-    """Where, within reach of `wanted`, the samples are most like those at `after`, which would come next."""
+    """Return the shift within `reach` of `wanted` to the samples most like those at `after`, which would come next."""
     target = padded[after : after + hop]
     region = padded[wanted - reach : wanted + reach + hop]
     power = np.convolve(np.square(region, dtype=np.float64), np.ones(hop), "valid")

@@ -1,4 +1,4 @@
-"""RIFF WAVE with plain samples, read and written without any library."""
+"""RIFF WAVE files with plain samples, read and written without a library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEP = 1 << 16
 
 @dataclass(frozen=True)
 class WavHeader:
-    """What stands before the samples. `data_bytes` is None where the file was written as a stream, to its end."""
+    """Header before the samples. `data_bytes` is None if the file was written as a stream that lasts to its end."""
 
     raw: RawFormat
     data_bytes: int | None
@@ -35,7 +35,7 @@ def is_wav(start: bytes) -> bool:
 
 
 def read_header(stream: BinaryIO) -> WavHeader | None:
-    """Read up to the first sample. None if this is WAVE of a codec that is not plain samples (ADPCM, MP3 …)."""
+    """Read up to the first sample. Return None if the codec is not plain samples (ADPCM, MP3 …)."""
     start = _exactly(stream, 12)
     wide = start[:4] == b"RF64"
     raw: RawFormat | None = None
@@ -66,7 +66,7 @@ def read_header(stream: BinaryIO) -> WavHeader | None:
 
 
 def header(raw: RawFormat, num_samples: int | None = None) -> bytes:
-    """A header for so many samples per channel, or for a stream of unknown length."""
+    """Return a header for `num_samples` per channel, or for a stream of unknown length."""
     tag, bits = _TAGS[raw.encoding]
     frame = raw.channels * SAMPLE_BYTES[raw.encoding]
     size = UNKNOWN_LENGTH if num_samples is None else num_samples * frame
@@ -89,7 +89,7 @@ def _format(body: bytes) -> RawFormat | None:
 
 
 def _exactly(stream: BinaryIO, count: int, short: bool = False) -> bytes:
-    """So many bytes; the chunk's padding byte may be missing at the file's end where `short`."""
+    """Read `count` bytes. With `short`, the chunk's padding byte may be missing at the file's end."""
     pieces, missing = [], count
     while missing:
         piece = stream.read(min(missing, _STEP))

@@ -1,1 +1,1 @@
-"""Text on its way to being spoken: spoken forms, clauses, phonemes, and when each word is heard."""
+"""Text prepared for speech: spoken forms, clauses, phonemes, and when each word is heard."""

@@ -1,4 +1,4 @@
-"""Cutting text that may still be coming into clauses that can be spoken one by one."""
+"""Splitting of text, complete or still arriving, into clauses that can be spoken one by one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from antiphon.audio.speech.forms.abbreviations import NO_SENTENCE_END, NO_SENTEN
 from antiphon.audio.speech.forms.streets import is_street
 from antiphon.audio.speech.words import clean
 
-#: A clause this long is cut at the next comma, and one this much longer at the next space.
+#: Characters after which a clause is cut at the next comma; after twice as many, at the next space.
 MAX_CHARACTERS = 220
-#: The first clause is cut at the first comma after this, so that the first sound comes early.
+#: Characters after which the first clause is cut at the next comma, so that the first sound comes early.
 FIRST_CHARACTERS = 24
-#: While there is little sound ahead of the listener, no clause should be much longer than all before it: by so much.
+#: Maximum growth of a clause, relative to all text before it, while little sound is buffered.
 GROWTH = 1.5
 _SENTENCE_END = re.compile(r"[.!?…]+[\"”’')\]]*(?=\s)|\n\s*\n|\n")
 _CLAUSE_END = re.compile(r"[,;:—–][\"”’')\]]*(?=\s)|(?<=\s)[—–-](?=\s)")
-#: Before these a phrase may end, in English, where there is no time for a longer one.
+#: English words before which a phrase may end, if there is no time for a longer one.
 _PHRASE_END = re.compile(
     r"\s+(?=(?:and|or|but|because|although|while|when|where|which|who|that|than|if|to|for|with|without|from|into|"
     r"through|between|before|after|until|about|over|under|in|on|at|by|as)\s)"
 )
-#: Before these too, where a phrase has become long.
+#: Words before which a long phrase may also end.
 _WEAK_END = re.compile(
     r"\s+(?=(?:how|what|why|of|the|a|an|this|these|he|she|it|they|we|you|i|his|her|their|our|your|my)\s)", re.I
 )
 _HALF_DAY = ("a.m", "p.m")
 _ZONE = re.compile(r"(?:[ECMPA][SD]?T|GMT|UTC|[BC]E?ST)\b")
-#: How far back the word is looked for that a mark stands after.
+#: Maximum characters to search backwards for the word before a mark.
 LONGEST_WORD = 48
 #: Digits, a Roman numeral, or the rest of a range.
 _NUMBER = re.compile(r"\d|[IVXLC]{2,6}\b|[VX]\b|[–-]")
@@ -38,7 +38,7 @@ _LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
 
 @dataclass(frozen=True)
 class Clause:
-    """A piece of the text, with whether a sentence or a paragraph ends with it."""
+    """Part of the text, and whether a sentence or a paragraph ends with it."""
 
     text: str
     start: int  # in the whole text
@@ -47,11 +47,11 @@ class Clause:
 
 
 class ClauseSplitter:
-    """Takes text as it comes and gives clauses as soon as their end is certain.
+    """Splitter that receives text as it arrives and yields clauses as soon as their end is certain.
 
-    Without `room` they depend on the text alone. Set to how many characters can be spoken before a listener has heard
-    all there is, a longer sentence is cut within them if it can be: at a comma, or else between two phrases. One that
-    `hurries` cuts the first clause between two phrases already.
+    Without `room`, clauses depend on the text alone. `room` is the number of characters that can be spoken before the
+    listener has heard all sound: a longer sentence is cut within it if possible, at a comma or else between two
+    phrases. With `hurries`, even the first clause may be cut between two phrases.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ClauseSplitter:
         self.hurries = hurries
 
     def push(self, text: str) -> Iterator[Clause]:
-        """Clauses that are complete now. A sentence's end is certain once something follows it."""
+        """Add text, and yield the clauses that are now complete. A sentence's end is certain once text follows it."""
         self._pending += clean(text)
         while True:
             cut = self._cut(is_last=False)
@@ -77,7 +77,7 @@ class ClauseSplitter:
                 yield clause
 
     def finish(self) -> Iterator[Clause]:
-        """What is left."""
+        """Yield the remaining clauses."""
         while self._pending.strip():
             end, ends_sentence = self._cut(is_last=True) or (len(self._pending), True)
             clause = self._take(end, ends_sentence)
@@ -94,8 +94,8 @@ class ClauseSplitter:
         return Clause(text.strip(), start, ends_sentence, "\n" in text.rstrip(" ")[-2:] or "\n" in self._pending[:1])
 
     def _cut(self, is_last: bool) -> tuple[int, bool] | None:
-        """Where the next clause ends and whether a sentence does; None while that cannot be told."""
-        # A clause ends within twice the longest; how the text goes on far beyond that changes nothing.
+        """Return the end of the next clause and whether a sentence ends there; None while that is uncertain."""
+        # A clause ends within twice the maximum, so text far beyond that has no effect.
         pending = self._pending[: 3 * self._max]
         is_last = is_last and len(pending) == len(self._pending)
         sentence = next((m.end() for m in _SENTENCE_END.finditer(pending) if self._is_end(m, is_last)), None)
@@ -121,14 +121,14 @@ class ClauseSplitter:
         return None if sentence is None else (sentence, True)
 
     def _wanted(self) -> int:
-        """The length that a clause may have without being cut at its next comma."""
+        """Return the length up to which a clause is not cut at a comma."""
         if not self._num_clauses:
             return self._first
         return min(self._max, max(self._first, round(GROWTH * self._consumed) if self.room is None else self.room))
 
     def _cut_within(self, sentence: str, wanted: int) -> int | None:
-        """The last good position to cut a sentence that is within `wanted`, or else the first there is."""
-        # So that both sides are worth a clause, and no clause is longer than any may be.
+        """Return the last good position within `wanted` to cut a sentence, else the first good one, or None."""
+        # Both sides must be worth a clause, and no clause may exceed the maximum.
         least, most = self._first, min(len(sentence) - self._first // 2, 2 * self._max)
         commas, phrases = (
             [m.end() for m in pattern.finditer(sentence) if least <= m.end() <= most]
@@ -139,7 +139,7 @@ class ClauseSplitter:
         return within[-1] if within else min(commas + phrases, default=None)
 
     def _first_phrase(self, text: str, is_whole: bool) -> int | None:
-        """The first position to cut a text that is long enough, unless little of it would be left."""
+        """Return the first position to cut a text that is long enough, or None if little would remain after it."""
         cuts = [m.end() for m in _CLAUSE_END.finditer(text, self._first)]
         cuts += [m.end() for m in _PHRASE_END.finditer(text) if m.end() >= self._first]
         cuts += [m.end() for m in _WEAK_END.finditer(text) if m.end() >= 2 * self._first]
@@ -149,7 +149,7 @@ class ClauseSplitter:
         return cut
 
     def _is_end(self, match: re.Match[str], is_last: bool) -> bool:
-        """Whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""
+        """Return whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""
         text, mark = match.string, match[0]
         if "\n" in mark:
             return True

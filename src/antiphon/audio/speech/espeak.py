@@ -1,4 +1,4 @@
-"""Phonemes of languages other than English, by the program `espeak-ng` where it is installed."""
+"""Phonemes of languages other than English, by the program `espeak-ng` if it is installed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from antiphon.dependencies import missing_program
 from antiphon.errors import EngineError
 
 PROGRAM = "espeak-ng"
-#: The program's name of a language's voice, by the language.
+#: Name of the program's voice by language.
 VOICES = {"es": "es", "fr": "fr-fr", "hi": "hi", "it": "it", "pt-br": "pt-br"}
 TIMEOUT = 20.0
-#: What the synthesisers write in one symbol, of two that the program ties together.
+#: Symbols of the synthesisers for two symbols that the program ties together.
 _TIED = {
     "t^s": "ʦ", "t^ʃ": "ʧ", "d^z": "ʣ", "d^ʒ": "ʤ",
     "a^ɪ": "I", "a^ʊ": "W", "e^ɪ": "A", "o^ʊ": "O", "ɔ^ɪ": "Y", "ə^ʊ": "Q",
 }  # fmt: skip
 _TIES = re.compile("|".join(map(re.escape, _TIED)))
-_SWITCH = re.compile(r"\([a-z-]+\)")  # what the program writes where a word is of another language
+_SWITCH = re.compile(r"\([a-z-]+\)")  # the program's mark for a word of another language
 _PIECE = re.compile(
     r"(?P<number>\d+(?:[.,:]\d+)*)|(?P<mark>\.{2,}|[;:,.!?—–…\"()“”«»¿¡\n])|(?P<word>[^\s;:,.!?—–…\"()“”«»¿¡]+)"
 )
@@ -36,7 +36,7 @@ def is_installed() -> bool:
 
 
 class EspeakPhonemizer:
-    """Text of one language to phonemes. Of `known` symbols only: what else the program writes is left out."""
+    """Converter from text of one language to phonemes. Symbols outside `known` are left out."""
 
     def __init__(self, language: str, known: Container[str], overrides: Mapping[str, str] | None = None) -> None:
         if not is_installed():
@@ -62,7 +62,7 @@ class EspeakPhonemizer:
         return SpokenClause(tuple(spoken), joined_runs(text, words, skipped))
 
     def _phrases(self, text: str) -> list[list[WrittenWord]]:
-        """Words from mark to mark; those whose phonemes are given stand alone."""
+        """Return the words between marks; words with given phonemes stand alone."""
         phrases: list[list[WrittenWord]] = []
         opening, ended = "", True
         for word, mark in _items(without_emphasis(without_marks(text))):
@@ -84,7 +84,7 @@ class EspeakPhonemizer:
         return phrases
 
     def _read(self, words: list[WrittenWord]) -> list[str]:
-        """Phonemes by word: read together, since words sound into each other; singly where the program joins any."""
+        """Return phonemes by word. Words influence each other, so they are read together unless the program joins any."""
         if words[0].phonemes is not None:
             return [words[0].phonemes]
         together = self._run(" ".join(word.text for word in words)).split()
@@ -105,7 +105,7 @@ class EspeakPhonemizer:
 
 
 def _items(text: str) -> Iterator[tuple[WrittenWord | None, str]]:
-    """Words, or marks where there is none."""
+    """Yield each word with an empty mark, or None with a mark."""
     at = 0
     for own in [*OVERRIDE.finditer(text), None]:
         for match in _PIECE.finditer(text, at, len(text) if own is None else own.start()):

@@ -1,4 +1,4 @@
-"""How words are pronounced: two dictionaries, the better one first, and the regular endings of English."""
+"""Pronunciation of words: two dictionaries, the better one first, and the regular endings of English."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CONSONANTS = frozenset("bdfhjklmnpstvwzðŋɡɹɾʃʒʤʧθ")
 _VOICELESS_BEFORE_S = "ptkfθ"
 _SIBILANTS = "szʃʒʧʤ"
 _VOICELESS_BEFORE_T = "pkfθʃsʧ"
-#: After these an American t before a vowel is a tap.
+#: Sounds after which an American t before a vowel is a tap.
 _TAPPING = frozenset("AIOWYiuæɑəɛɪɹʊʌ")
 _PLAIN = re.compile(r"[A-Za-z'-]+")
 _DOUBLED = re.compile(r"([bcdgklmnprstvxz])\1ing$|cking$")
 
-#: A pronunciation, or one for each part of speech with a DEFAULT.
+#: Pronunciation, or pronunciations by part of speech with a DEFAULT.
 Entry = str | Mapping[str, str | None]
 
 
@@ -29,16 +29,16 @@ class Accent(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """What stands around a word, as far as its pronunciation depends on it."""
+    """Words around a word, as far as they affect its pronunciation."""
 
     tag: str = ""
-    #: Whether what follows begins with a vowel; None at a pause.
+    #: Whether the next sound is a vowel; None at a pause.
     vowel_follows: bool | None = None
     to_follows: bool = False
 
 
 class Lexicon:
-    """Pronunciations of an accent's words; None for a word that is not there and not a regular form of one that is."""
+    """Pronunciations of an accent's words, including regular forms of words with an entry."""
 
     def __init__(self, first: Mapping[str, Entry], second: Mapping[str, Entry], accent: Accent) -> None:
         self._first = first
@@ -46,7 +46,7 @@ class Lexicon:
         self.accent = accent
 
     def pronounce(self, word: str, context: Context) -> str | None:
-        """The phonemes of a word as it is written in running text."""
+        """Return the phonemes of a word as written in running text, or None if it is unknown."""
         special = self._function_word(word, context)
         if special is not None:
             return special
@@ -70,7 +70,7 @@ class Lexicon:
         return None
 
     def spell(self, letters: str) -> str | None:
-        """The names of letters, the last with the main stress; None if one has no name here."""
+        """Return the names of letters, the last with the main stress; None if a letter has no name here."""
         names = [self._first.get(letter.upper()) for letter in letters if letter.isalpha()]
         if not names or not all(isinstance(name, str) for name in names):
             return None
@@ -89,7 +89,7 @@ class Lexicon:
 
     @staticmethod
     def _found(entries: Mapping[str, Entry], word: str) -> Entry | None:
-        """An entry in the word's own case, or with its first letter in the other."""
+        """Return the entry in the word's own case, or with the case of its first letter changed."""
         entry = entries.get(word)
         if entry is not None or len(word) < 2:
             return entry
@@ -109,7 +109,7 @@ class Lexicon:
         return None
 
     def _function_word(self, word: str, context: Context) -> str | None:
-        """Small words that are said by what follows."""
+        """Return the phonemes of a small word that depends on the next word, or None for other words."""
         lower, tag = word.lower(), context.tag
         if word.isupper() and len(word) > 1 and tag.startswith("NNP"):
             return None
@@ -138,7 +138,7 @@ class Lexicon:
     # -- endings ------------------------------------------------------------------------------------------------
 
     def _inflected(self, word: str, context: Context, stress: float | None) -> str | None:
-        """A plural, a possessive, a past or an -ing form of a word that has an entry."""
+        """Return the phonemes of a plural, possessive, past or -ing form of a word that has an entry, or None."""
         if not _PLAIN.fullmatch(word):
             return None
         for endings in (self._with_s, self._with_ed, self._with_ing):
@@ -222,7 +222,7 @@ class Lexicon:
 
 
 def _family(tag: str) -> str:
-    """The coarse part of speech that entries are keyed by."""
+    """Return the coarse part of speech by which entries are keyed."""
     for prefix, family in (("VB", "VERB"), ("NN", "NOUN"), ("RB", "ADV"), ("JJ", "ADJ")):
         if tag.startswith(prefix):
             return family
@@ -230,14 +230,14 @@ def _family(tag: str) -> str:
 
 
 def _stress_of_case(word: str) -> float | None:
-    """Capitals are a stress: half for a capital letter, full for a word of them."""
+    """Return the stress that capitals imply: 0.5 for a capital letter, 2 for a word in capitals."""
     if word == word.lower():
         return None
     return 2.0 if word == word.upper() and len(word) > 1 else 0.5
 
 
 def stressed(phonemes: str | None, stress: float | None) -> str | None:
-    """Phonemes with at least the given stress: a secondary one from 0.5 on, a primary one from 2."""
+    """Return phonemes with at least the given stress: secondary from 0.5 on, primary from 2."""
     if phonemes is None or stress is None:
         return phonemes
     if PRIMARY in phonemes:

@@ -21,19 +21,19 @@ _MARKS = re.compile(
 )
 _GROUPS = tuple(_MARKS.groupindex)
 _SIGNS = frozenset("#+-*•`~=[")
-#: Marks around words, for readers that read every sign.
+#: Marks around words, removed for readers that read every sign.
 _EMPHASIS = re.compile(r"(?<!\d)\*|\*(?!\d)|`|~~|(?<!\w)_+|_+(?!\w)")
 
 
 def without_marks(text: str) -> str:
-    """The text with a blank for each character of a mark, so that positions in it stay the same."""
+    """Replace each character of a mark by a blank, so that positions in the text stay the same."""
     if _SIGNS.isdisjoint(text):
         return text
     return _MARKS.sub(_blank, text)
 
 
 def without_emphasis(text: str) -> str:
-    """The same for asterisks, backticks and underscores around words."""
+    """Replace asterisks, backticks and underscores around words by blanks."""
     return _EMPHASIS.sub(lambda match: " " * len(match[0]), text)
 
 

@@ -36,12 +36,12 @@ _ORDINALS = {
     "twelve": "twelfth",
 }
 
-#: Longer numbers are read digit by digit.
+#: Maximum digits of a number in words; longer ones are read digit by digit.
 MAX_DIGITS = 3 * (len(_SCALES) + 1)
 
 
 def cardinal(digits: str) -> str:
-    """`1250` → one thousand two hundred fifty."""
+    """Return a number in words: `1250` → one thousand two hundred fifty."""
     digits = digits.lstrip("0") or "0"
     if len(digits) > MAX_DIGITS:
         return spelled(digits)
@@ -56,7 +56,7 @@ def cardinal(digits: str) -> str:
 
 
 def ordinal(digits: str) -> str:
-    """`21` → twenty first."""
+    """Return an ordinal in words: `21` → twenty first."""
     words = cardinal(digits).split()
     last = words[-1]
     if last in _ORDINALS:
@@ -67,7 +67,7 @@ def ordinal(digits: str) -> str:
 
 
 def year(digits: str) -> str:
-    """`1984` → nineteen eighty four, `2005` → two thousand five, `1900` → nineteen hundred."""
+    """Return a year in words: `1984` → nineteen eighty four, `2005` → two thousand five."""
     if len(digits) != 4 or digits[0] == "0":
         return cardinal(digits)
     first, last = int(digits[:2]), int(digits[2:])
@@ -80,14 +80,14 @@ def year(digits: str) -> str:
 
 
 def decimal(digits: str) -> str:
-    """`3.14` → three point one four."""
+    """Return a decimal in words: `3.14` → three point one four."""
     whole, _, fraction = digits.partition(".")
     words = cardinal(whole) if whole else ""
     return f"{words} point {spelled(fraction)}".strip() if fraction else words
 
 
 def spelled(digits: str) -> str:
-    """`007` → zero zero seven."""
+    """Return each digit as a word: `007` → zero zero seven."""
     return " ".join(_ONES[int(digit)] for digit in digits)
 
 

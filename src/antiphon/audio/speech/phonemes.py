@@ -1,4 +1,4 @@
-"""From a clause of text to phonemes, with the words they belong to."""
+"""Conversion of a clause of text to phonemes, with the words they belong to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.audio.speech.lexicon import CONSONANTS, VOWELS, Context, Lexicon, 
 from antiphon.audio.speech.tagger import Tagger
 from antiphon.audio.speech.words import WrittenWord, joined_runs, words_of
 
-#: Marks after which the next word's first sound no longer matters.
+#: Marks after which the next word's first sound has no influence.
 _PAUSES = frozenset(";:,.!?—…")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _PARTICLE = re.compile(r"(?:Mc|Mac|La|Le|De|Di|Du|Van|Fitz)[A-Z]")
@@ -20,7 +20,7 @@ _SAID_PIECE = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*'?|[,.]", re.UNICODE)
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word of the text with its phonemes, which may be those of several spoken words."""
+    """Word of the text with its phonemes, which may be those of several spoken words."""
 
     text: str
     start: int  # in the clause
@@ -32,7 +32,7 @@ class SpokenWord:
 
 @dataclass(frozen=True)
 class SpokenClause:
-    """What is said of a clause: its words in order, and the runs of text that cannot be read."""
+    """Spoken words of a clause in order, and the runs of text that cannot be read."""
 
     words: tuple[SpokenWord, ...]
     skipped: tuple[str, ...]
@@ -42,7 +42,7 @@ class SpokenClause:
         return "".join(piece for piece, _ in self.pieces())
 
     def pieces(self) -> list[tuple[str, int]]:
-        """Phonemes, marks and the spaces between words, each with the number of its word; -1 for what lies between."""
+        """Return phonemes, marks and spaces, each with the index of its word, or -1 for marks and spaces."""
         out: list[tuple[str, int]] = []
         for index, word in enumerate(self.words):
             if index:
@@ -54,7 +54,7 @@ class SpokenClause:
 
 
 class Phonemizer:
-    """English text to phonemes. `unknown` reads words that the lexicon does not have; None if it cannot either."""
+    """Converter from English text to phonemes. `unknown` reads words outside the lexicon; None if it cannot."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Phonemizer:
         self._overrides = {word.lower(): phonemes for word, phonemes in (overrides or {}).items()}
 
     def with_overrides(self, overrides: Mapping[str, str]) -> Phonemizer:
-        """The same with pronunciations of one's own, by word."""
+        """Return a phonemizer with additional pronunciations by word."""
         merged = {**self._overrides, **overrides}
         return Phonemizer(self._lexicon, self._tagger, self._unknown, merged)
 
@@ -81,7 +81,7 @@ class Phonemizer:
         skipped: list[int] = []
         following: bool | None = None
         next_word = ""
-        marks = ""  # of the words after this one that cannot be read
+        marks = ""  # of unreadable words after this one
         for index in reversed(range(len(words))):
             word, pieces, own_tags = words[index], said[index], tags[index]
             if any(mark in _PAUSES for mark in word.after):
@@ -97,7 +97,7 @@ class Phonemizer:
         return SpokenClause(tuple(reversed(spoken)), joined_runs(text, words, skipped))
 
     def _tags(self, words: Sequence[WrittenWord], said: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tags of every word's spoken pieces, with the marks around them as context."""
+        """Return the tags of every word's spoken parts, with the marks around them as context."""
         tokens: list[str] = []
         owners: list[int] = []
         for index, (word, pieces) in enumerate(zip(words, said, strict=True)):
@@ -115,7 +115,7 @@ class Phonemizer:
     def _word(
         self, word: WrittenWord, pieces: Sequence[str], tags: Sequence[str], following: bool | None, next_word: str
     ) -> tuple[str, bool | None, str]:
-        """Phonemes of a word's spoken pieces, whether they begin with a vowel, and the first piece."""
+        """Return the phonemes of a word's spoken parts, whether they begin with a vowel, and the first part."""
         own = word.phonemes if word.phonemes is not None else self._overrides.get(word.text.lower())
         if own is not None:
             return own, _begins_with_vowel(own, following), word.text.lower()
@@ -144,11 +144,11 @@ class Phonemizer:
         if own is not None:
             return own
         phonemes = self._lexicon.pronounce(piece, context) or self._compound(piece, context) or self._read(piece)
-        # The synthesisers know the tap as T, and no glottal stop.
+        # The synthesisers write the tap as T, and have no glottal stop.
         return phonemes.replace("ɾ", "T").replace("ʔ", "t") if phonemes else None
 
     def _compound(self, piece: str, context: Context) -> str | None:
-        """A name written as several, such as PyTorch; not one with a particle, such as McDonald."""
+        """Read a name of several words, such as PyTorch, but not one with a particle, such as McDonald."""
         parts = _INNER_CAPITAL.split(piece)
         if len(parts) < 2 or _PARTICLE.match(piece):
             return None
@@ -156,7 +156,7 @@ class Phonemizer:
         return " ".join(filter(None, said)) or None
 
     def _read(self, piece: str) -> str | None:
-        """By its letters."""
+        """Read an unknown word, by its letters if nothing else works."""
         said = self._unknown(piece) or self._unknown(_plain_letters(piece)) or self._lexicon.spell(piece)
         return stressed(said, 2.0)
 
@@ -172,12 +172,12 @@ def _begins_with_vowel(phonemes: str, otherwise: bool | None) -> bool | None:
     return otherwise
 
 
-#: Letters that have no accent to take off.
+#: Letters whose accents Unicode cannot separate.
 _LIKE = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "æ": "ae", "Æ": "Ae",
                        "œ": "oe", "Œ": "Oe", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ı": "i"})  # fmt: skip
 
 
 def _plain_letters(word: str) -> str:
-    """Letters without their accents."""
+    """Return the word without accents."""
     word = word.translate(_LIKE)
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))

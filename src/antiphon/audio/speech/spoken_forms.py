@@ -1,7 +1,7 @@
-"""What is read out for things that are not words: numbers, dates, times, money, units, addresses, symbols.
+"""Spoken forms of text that is not words: numbers, dates, times, money, units, addresses, symbols.
 
-Every rule is a pattern and a function from its match to words; `forms/` has them by subject. The first rule that reads
-something at a position wins.
+Every rule is a pattern and a function from its match to words; `forms/` has them by subject. The first rule that
+applies at a position wins.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ for _rule in _RULES:
     for _character in _rule.starts:
         _BY_START.setdefault(_character, []).append(_rule)
 _OTHER_STARTS = "".join(character for character in _BY_START if character not in LETTERS)
-#: Where a form may begin: in front of a word, or at a digit or a sign.
+#: Possible starts of a form: the start of a word, a digit or a sign.
 _START = re.compile(rf"(?<![^\W\d_])[A-Za-z]|[{re.escape(_OTHER_STARTS)}]")
 
 
 def spoken_forms(text: str) -> Iterator[tuple[int, int, str]]:
-    """What is not written as it is said: (start, end, words) in order, without overlaps. Some has no words."""
+    """Yield forms that are said differently than written: (start, end, words), in order. Words may be empty."""
     present = set(text)
-    rules: dict[str, list[Rule]] = {}  # by the character that they begin with, those that the text can have
+    rules: dict[str, list[Rule]] = {}  # rules that the text can match, by first character
     start = _START.search(text)
     while start is not None:
         at = start.start()

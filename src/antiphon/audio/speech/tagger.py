@@ -1,6 +1,6 @@
-"""Parts of speech by an averaged perceptron: which reading of "read" or "record" is meant.
+"""Parts of speech by an averaged perceptron, to choose the reading of words such as "read" or "record".
 
-The weights are data (`tagger.json.gz`); the features here are those that they were trained on.
+The weights are data (`tagger.json.gz`), and were trained on the features below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DEFAULT_TAG = "NN"
 
 
 def _general(word: str) -> str:
-    """A word with what it has in common with others of its kind."""
+    """Return the class of a word, such as years or numbers, else the word in small letters."""
     if "-" in word and word[0] != "-":
         return "!HYPHEN"
     if word.isdigit() and len(word) == 4:
@@ -35,7 +35,7 @@ def _shape(word: str) -> str:
 
 
 class Tagger:
-    """Penn Treebank tags of a sentence's words, from left to right."""
+    """Tagger of a sentence's words with Penn Treebank tags, from left to right."""
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         self._certain: Mapping[str, str] = model["tagdict"]
@@ -58,7 +58,7 @@ class Tagger:
         return general if general in self._frequent else f"<{_shape(word)}>"
 
     def _best(self, word: str, around: Sequence[str], index: int, previous: str, earlier: str) -> str:
-        """The tag with the highest score; `around` is the word in the middle of its two neighbours on each side."""
+        """Return the tag with the highest score; `around` is the word between two neighbours on each side."""
         features = (
             "b", f"s3={word[-3:]}", f"p1={word[0]}", f"w={around[2]}", f"sh={_shape(word)}", "i+" if index else "i0",
             f"t-1={previous}", f"t-2={earlier}", f"t-12={previous},{earlier}",
@@ -69,5 +69,5 @@ class Tagger:
         for feature in features:
             for tag, weight in self._weights.get(feature, {}).items():
                 scores[tag] = scores.get(tag, 0.0) + weight
-        # Of equal scores the last tag of the alphabet, as in training.
+        # Of equal scores, take the last tag of the alphabet, as in training.
         return max(self._tags, key=lambda tag: scores.get(tag, 0.0)) if scores else DEFAULT_TAG

@@ -1,4 +1,4 @@
-"""What of a text cannot be read, for reports: every run of it once, shortened, and not too many."""
+"""Text that cannot be read, for reports: every run once, shortened, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Container
 
 from antiphon.audio.speech.words import clean, joined_runs, words_of
 
-#: Runs that a report names, and how much of each.
+#: Maximum runs in a report, and characters of each.
 MAX_RUNS = 32
 MAX_RUN_CHARACTERS = 40
 
 
 class Unreadable:
-    """Runs of text that were skipped: the first `MAX_RUNS` different ones, and how many characters all of them have."""
+    """Skipped runs of text: the first `MAX_RUNS` different ones, and the number of characters of all."""
 
     def __init__(self) -> None:
         self.num_characters = 0
@@ -32,9 +32,9 @@ class Unreadable:
 
 
 def unreadable_in_english(text: str, pronounced: Container[str] = ()) -> Unreadable:
-    """What an English voice cannot read of a text, known before it is read: what is not written in Latin letters.
+    """Return the text that an English voice cannot read: everything outside Latin script.
 
-    `pronounced` are words, in small letters, that the caller gives pronunciations for.
+    `pronounced` are words, in small letters, for which the caller gives pronunciations.
     """
     found = Unreadable()
     if text.isascii():

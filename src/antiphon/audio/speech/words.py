@@ -1,4 +1,4 @@
-"""The words of a text: each as it is written, as it is said, and what punctuation comes after it."""
+"""Words of a text: as written, as said, and with the punctuation around them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from antiphon.audio.speech.spoken_forms import spoken_forms
 
 #: Marks that the synthesisers know as pauses and tones.
 MARKS = ';:,.!?—…"()“”'
-#: Written by hand: `[tomato](/təmˈɑːtoʊ/)`.
+#: Pronunciation given in the text: `[tomato](/təmˈɑːtoʊ/)`.
 OVERRIDE = re.compile(r"\[(?P<text>[^\[\]\n]{1,200})\]\(/(?P<phonemes>[^/\n]{1,200})/\)")
-#: Latin letters with their signs, phonetic letters, and the punctuation that goes with them.
+#: Latin letters with their signs, phonetic letters, and the punctuation used with them.
 _LATIN = r"\x00-\u036f\u1e00-\u1eff\u2000-\u206f"
 _LETTER = r"[A-Za-zªºÀ-ÖØ-öø-\u02c1\u1e00-\u1eff]"
 _PIECE = re.compile(
@@ -28,9 +28,9 @@ _PLAIN_MARKS = {"–": "—", "\n": ",", "-": "", "..": "…", "...": "…"}
 
 @dataclass(frozen=True)
 class WrittenWord:
-    """A word of the text at `start` to `end`. It is said as `said`, or by its own `phonemes` where they are given.
+    """Word of the text from `start` to `end`. It is said as `said`, or by its own `phonemes` if given.
 
-    With neither it cannot be read: letters of another script, or signs without a name.
+    Without either it cannot be read: letters of another script, or signs without a name.
     """
 
     text: str
@@ -43,7 +43,7 @@ class WrittenWord:
 
 
 def words_of(text: str) -> list[WrittenWord]:
-    """The words of a text in order, also those that cannot be read. Markup and decoration are not words."""
+    """Return the words of a text in order, including unreadable ones, without markup and decoration."""
     words: list[WrittenWord] = []
     opening = ""
     for start, end, said, phonemes, mark in _items(with_commas(without_marks(text))):
@@ -65,7 +65,7 @@ def words_of(text: str) -> list[WrittenWord]:
 
 
 def _items(text: str) -> Iterator[tuple[int, int, str, str | None, str]]:
-    """(start, end, said, phonemes, mark): words with an empty mark, or marks."""
+    """Yield (start, end, said, phonemes, mark): words with an empty mark, or marks."""
     at, last = 0, len(text.rstrip())
     for match in OVERRIDE.finditer(text):
         yield from _spoken(text, at, match.start(), last)
@@ -75,14 +75,14 @@ def _items(text: str) -> Iterator[tuple[int, int, str, str | None, str]]:
 
 
 def _spoken(text: str, start: int, end: int, last: int) -> Iterator[tuple[int, int, str, str | None, str]]:
-    """Forms and plain words between two positions of a text whose last character stands before `last`."""
+    """Yield forms and plain words between two positions of a text whose content ends at `last`."""
     at = start
     for first, after, said in spoken_forms(text[start:end]):
         yield from _plain(text, at, start + first, last)
         at = start + after
         if said:
             yield start + first, at, said, None, ""
-        if text[at - 1] == "." and at >= last:  # a dot that is the sentence's as well
+        if text[at - 1] == "." and at >= last:  # the dot also ends the sentence
             yield at - 1, at, "", None, "."
     yield from _plain(text, at, end, last)
 
@@ -104,18 +104,18 @@ def _plain(text: str, start: int, end: int, last: int) -> Iterator[tuple[int, in
 
 
 def _has_meaning(character: str) -> bool:
-    """Whether a listener misses it: a letter, a number or a symbol, but no punctuation and no line or shape."""
+    """Return whether a listener would miss the character: a letter, number or symbol, but not a line or shape."""
     return unicodedata.category(character)[0] in "LNS" and not "\u2500" <= character <= "\u25ff"
 
 
 def _is_initial(text: str, dot: int, last: int) -> bool:
-    """Whether a dot belongs to an initial, as in "J. Doe": one capital letter before it, and text after it."""
+    """Return whether a dot belongs to an initial, as in "J. Doe": a single capital before it, and text after it."""
     alone = dot == 1 or (dot > 1 and not text[dot - 2].isalnum())
     return dot > 0 and text[dot - 1].isupper() and alone and dot + 1 < last
 
 
 def joined_runs(text: str, words: Sequence[WrittenWord], indices: Iterable[int]) -> tuple[str, ...]:
-    """The words at these indices, as they are written; those that follow each other together."""
+    """Return the words at these indices as written, with adjacent words joined."""
     runs: list[tuple[int, int]] = []
     previous = -2
     for index in sorted(indices):
@@ -125,7 +125,7 @@ def joined_runs(text: str, words: Sequence[WrittenWord], indices: Iterable[int])
     return tuple(text[start:end] for start, end in runs)
 
 
-#: Other forms of characters that are read: full-width and subscript ones, digits of other scripts, apostrophes.
+#: Replacements for variants of characters: full-width and subscript ones, digits of other scripts, apostrophes.
 _SAME: dict[int, str] = {
     **{0xFF01 + offset: chr(0x21 + offset) for offset in range(94)},
     **{0x2080 + digit: chr(0x30 + digit) for digit in range(10)},
@@ -135,7 +135,7 @@ _SAME: dict[int, str] = {
 
 
 def clean(text: str) -> str:
-    """Text in composed form, one kind of apostrophe and digit, without control, format and private characters."""
+    """Return text in composed form, with one kind of apostrophe and digit, without control and private characters."""
     if text.isascii() and text.isprintable():
         return text
     text = unicodedata.normalize("NFC", text).translate(_SAME)
@@ -147,7 +147,7 @@ def clean(text: str) -> str:
 
 
 def clean_with_ends(text: str) -> tuple[str, Sequence[int]]:
-    """Text as `clean` makes it, and for each of its characters where in the given text it ends."""
+    """Clean the text like `clean`, and also return the end of each cleaned character in the given text."""
     if text.isascii() and text.isprintable():
         return text, range(1, len(text) + 1)
     cleaned, ends, start = "", [], 0

@@ -68,7 +68,7 @@ class BoundedStore(Generic[Value]):
         return entry.value
 
     def remove(self, object_id: str, owner: int | None) -> bool:
-        """Return False if the owner has no such object."""
+        """Remove an owner's object. Return False if there is none."""
         if self.get(object_id, owner) is None:
             return False
         self._drop(object_id)

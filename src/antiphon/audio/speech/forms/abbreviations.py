@@ -1,14 +1,14 @@
-"""Abbreviations that are read in full, and which of them end no sentence with their dot."""
+"""Abbreviations that are read in full, and those whose dot does not end a sentence."""
 
 from __future__ import annotations
 
 from antiphon.audio.speech.forms.rule import DIGITS, LETTERS, Match, alternatives, initials, rule
 
-#: Before a name, with or without a dot: Mr. Smith, Mr Smith.
+#: Titles before a name, with or without a dot: Mr. Smith, Mr Smith.
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Messrs": "Messers", "Mx": "Mix",
 }  # fmt: skip
-#: Always with their dot.
+#: Abbreviations that always have their dot.
 _DOTTED = {
     "Jr.": "Junior", "Sr.": "Senior", "Gen.": "General", "Sgt.": "Sergeant", "Capt.": "Captain", "Lt.": "Lieutenant",
     "Col.": "Colonel", "Maj.": "Major", "Cpl.": "Corporal", "Pvt.": "Private", "Adm.": "Admiral", "Cmdr.": "Commander",
@@ -26,7 +26,7 @@ _DOTTED = {
     "Vol.": "Volume", "vol.": "volume", "Vols.": "Volumes", "vols.": "volumes",
     "Rd.": "Road", "Hwy.": "Highway", "Pkwy.": "Parkway",
 }  # fmt: skip
-#: Words and their dot where a number follows; else a word that ends a sentence.
+#: Abbreviations with their dot before a number; otherwise they are words that end a sentence.
 _BEFORE_NUMBERS = {
     "No.": "Number", "no.": "number", "Nos.": "Numbers", "nos.": "numbers", "NO.": "Number", "pp.": "pages",
     "p.": "page", "pg.": "page", "vol.": "volume", "Vol.": "Volume", "vols.": "volumes", "Vols.": "Volumes",
@@ -37,7 +37,7 @@ _BEFORE_NUMBERS = {
     "pt.": "part", "Pt.": "Part", "ver.": "version", "Ver.": "Version", "tbl.": "table", "Ex.": "Exercise",
     "№": "number", "para.": "paragraph",
 }  # fmt: skip
-#: Without a dot, whole words.
+#: Abbreviations without a dot, as whole words.
 _WORDS = {
     "vs": "versus", "PhD": "P H D", "w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because",
     "and/or": "and or",
@@ -53,16 +53,16 @@ _IN_DATES_AND_ADDRESSES = (
     "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thurs Fri Sat Sun est Est Apt apt ext "
     "Tel tel Bldg avg max"
 )
-#: Last words, without their dot, that end no sentence: a name or a number follows.
+#: Last words, without their dot, that do not end a sentence: a name or a number follows.
 NO_SENTENCE_END = frozenset([*_TITLES, *_BEFORE_NAMES.split()])
-#: And those where a number does.
+#: Last words that do not end a sentence before a number.
 NO_SENTENCE_END_BEFORE_NUMBERS = frozenset(
     [*(text.rstrip(".") for text in _BEFORE_NUMBERS), *_IN_DATES_AND_ADDRESSES.split()]
 )
 
 
 def _company(match: Match) -> str:
-    """AT&T, R&D: letters on both sides."""
+    """Read `AT&T`, `R&D`: letters on both sides."""
     return f"{' '.join(match['first'])} and {' '.join(match['second'])}"
 
 

@@ -19,7 +19,7 @@ _ROUND = {"800": "eight hundred", "900": "nine hundred"}
 
 
 def _digits(text: str) -> str:
-    """Groups of digits, a pause between them; groups of letters are words."""
+    """Read groups of digits with a pause between them; groups of letters are words."""
     groups = _DIGIT_GROUPS.findall(text)
     return ", ".join(_ROUND.get(g, spelled(g)) if g.isdigit() else g for g in groups)
 
@@ -30,12 +30,12 @@ def _extended(match: Match, words: str) -> str:
 
 
 def _international(match: Match) -> str | None:
-    """+44 20 7946 0958."""
+    """Read `+44 20 7946 0958`."""
     number = match["number"]
     if not 7 <= sum(c.isdigit() for c in number) <= 15:
         return None
     groups = re.findall(r"\d+", number)
-    if len(groups) == 1:  # in groups of three, the last of four
+    if len(groups) == 1:  # groups of three, the last of four
         digits = groups[0]
         groups = [digits[at : at + 3] for at in range(0, len(digits) - 4, 3)] + [digits[-4:]]
         groups[-2] = digits[3 * (len(groups) - 2) : -4]
@@ -47,17 +47,17 @@ def _national(match: Match) -> str:
 
 
 def _with_leading_zero(match: Match) -> str | None:
-    """020 7946 0958, 01 23 45 67 89."""
+    """Read `020 7946 0958`, `01 23 45 67 89`."""
     return _digits(match[0]) if 9 <= sum(c.isdigit() for c in match[0]) <= 11 else None
 
 
 def _local(match: Match) -> str | None:
-    """555-1234: after a word such as "call", or with the exchange that examples use."""
+    """Read `555-1234`: after a word such as "call", or with the exchange that examples use."""
     return _digits(match[0]) if match[0].startswith("555") or _CALL.search(before(match)) else None
 
 
 def _service(match: Match) -> str | None:
-    """911, where it is called."""
+    """Read `911` after a word such as "call"."""
     return spelled(match[0]) if _DIAL.search(before(match)) else None
 
 
@@ -71,7 +71,7 @@ def _isbn(match: Match) -> str | None:
 
 
 def _network(match: Match) -> str:
-    """192.168.0.1:8080, 10.0.0.0/8."""
+    """Read `192.168.0.1:8080`, `10.0.0.0/8`."""
     words = " dot ".join(spelled(part) for part in match["address"].split("."))
     if match["port"]:
         words += f" colon {spelled(match['port'])}"

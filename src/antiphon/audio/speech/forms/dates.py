@@ -24,7 +24,7 @@ _WEEKDAYS = {
 _RANGE = r"\s?[–-]\s?"
 _SUFFIX = r"(?:(?i:st|nd|rd|th)\b)?"
 _YEAR = r"(?:,?\s+(?P<year>\d{4})(?![\w:]|[.,]\d))?"
-#: Words before a date such as "the 4th of July" that stand for its article.
+#: Words that replace the article of a date, as before "4th of July".
 _HAS_ARTICLE = re.compile(r"\b(?i:the|this|that|each|every|his|her|its|our|my|your|their|next|last|a)\s+$")
 _DECADE_CUE = re.compile(r"(?:\b(?i:the|early|late|mid|his|her|their|my|your|our|its)[\s-]+|\ds?\s?[–-]\s?)$")
 _DATE_CUE = re.compile(
@@ -34,7 +34,7 @@ _NOT_A_DATE = re.compile(r"\s*(?:of\b|%|[–—-]?\s?(?:inch|cup|mile|pound|tea|
 
 
 def number_or_year(digits: str) -> str:
-    """Four digits from 1100 to 2099 as a year, others as a number."""
+    """Return four digits from 1100 to 2099 as a year, others as a number."""
     return year(digits) if len(digits) == 4 and 1100 <= int(digits) < 2100 else cardinal(digits)
 
 
@@ -47,7 +47,7 @@ def _is_day(month: int, day: int) -> bool:
 
 
 def _short_year(digits: str) -> str:
-    """A year of four digits or of two: `05` → oh five."""
+    """Return a year of four or two digits in words: `05` → oh five."""
     if len(digits) == 4:
         return year(digits)
     return f"oh {cardinal(digits)}" if digits[0] == "0" and digits != "00" else cardinal(digits)
@@ -58,7 +58,7 @@ def _date(month: str, day: str, year_: str | None) -> str:
 
 
 def _month_first(match: Match) -> str | None:
-    """May 6, May 6th, 2024, May 6-8."""
+    """Read `May 6`, `May 6th, 2024`, `May 6-8`."""
     if not 1 <= int(match["day"]) <= 31:
         return None
     last = f" to {ordinal(match['last'])}" if match["last"] else ""
@@ -75,12 +75,12 @@ def _day_first(match: Match) -> str | None:
 
 
 def _dashed(match: Match) -> str:
-    """15-Jan-2020, Jan-15-2020."""
+    """Read `15-Jan-2020`, `Jan-15-2020`."""
     return _date(_name(match["month"]), match["day"], match["year"])
 
 
 def _year_first(match: Match) -> str | None:
-    """2024-03-05, with a time after it: 2024-03-05T14:30Z."""
+    """Read `2024-03-05`, also with a time: `2024-03-05T14:30Z`."""
     month, day = int(match["month"]), int(match["day"])
     if not _is_day(month, day):
         return None
@@ -96,24 +96,24 @@ def spoken_minute(minute: str) -> str:
 
 
 def _numbers(match: Match) -> str | None:
-    """3/5/2024, the American way round; the other where the first number is no month, or with dots between."""
+    """Read `3/5/2024` with the month first; with the day first if dots are used or the first number is no month."""
     month, day = int(match["first"]), int(match["second"])
     if match["sign"] == "." and len(match["year"]) == 2:
-        return None  # the number of a version
+        return None  # a version number
     if (month > 12 or match["sign"] == ".") and day <= 12:
         month, day = day, month
     return _date(MONTHS[month - 1], str(day), match["year"]) if _is_day(month, day) else None
 
 
 def _month_and_day(match: Match) -> str | None:
-    """3/4 as a date, only where the words around say so; else it is a fraction."""
+    """Read `3/4` as a date only if the words around indicate one; otherwise it is a fraction."""
     month, day = int(match["first"]), int(match["second"])
     is_date = match[0] != "9/11" and _DATE_CUE.search(before(match)) and not _NOT_A_DATE.match(after(match))
     return _date(MONTHS[month - 1], str(day), None) if is_date and _is_day(month, day) else None
 
 
 def _decade(match: Match) -> str | None:
-    """1990s, '90s, 80's; 30s only where the words before say so, else it is seconds."""
+    """Read `1990s`, `'90s`, `80's`; `30s` only after words that indicate a decade, otherwise it means seconds."""
     digits = match["digits"]
     if match[0] == f"{digits}s" and len(digits) == 2 and not _DECADE_CUE.search(before(match)):
         return None
@@ -124,7 +124,7 @@ def _decade(match: Match) -> str | None:
 
 
 def _early_year(digits: str) -> str:
-    """340 as three forty, 79 as seventy nine."""
+    """Return an early year in words: 340 as three forty, 79 as seventy nine."""
     if len(digits) == 4:
         return year(digits)
     if len(digits) < 3 or digits.endswith("00"):
@@ -137,12 +137,12 @@ def _weekday(day: str) -> str:
 
 
 def _weekdays(match: Match) -> str:
-    """Mon–Fri."""
+    """Read `Mon–Fri`."""
     return f"{_weekday(match['first'])} to {_weekday(match['last'])}"
 
 
 def _months(match: Match) -> str:
-    """Jan–Mar."""
+    """Read `Jan–Mar`."""
     return f"{_name(match['first'])} to {_name(match['last'])}"
 
 
@@ -151,7 +151,7 @@ def _letters(era: str) -> str:
 
 
 def _season(match: Match) -> str | None:
-    """2023/24, the year after."""
+    """Read `2023/24` if the second year follows the first."""
     first, second = match["first"], match["second"]
     if (int(first) + 1) % 100 != int(second):
         return None
@@ -162,7 +162,7 @@ _PARTS_OF_YEAR = {"Q": "quarter", "H": "half"}
 
 
 def _part_of_year(match: Match) -> str:
-    """2Q22, 1H2023."""
+    """Read `2Q22`, `1H2023`."""
     return f"the {ordinal(match['part'])} {_PARTS_OF_YEAR[match['kind']]} of {_short_year(match['year'])}"
 
 

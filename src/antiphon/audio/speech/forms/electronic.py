@@ -12,7 +12,7 @@ _SIGNS = {
     "?": "question mark", "=": "equals", "&": "and", "%": "percent", "+": "plus", "~": "tilde",
 }  # fmt: skip
 _TOP_DOMAINS = "com|org|net|io|edu|gov|mil|ai|dev|co|uk|de|fr|it|es|nl|ch|jp|info|app|me|us|ca|eu|tv|xyz"
-#: Read letter by letter, beside those without a vowel.
+#: Parts that are read letter by letter, besides those without a vowel.
 _SPELLED = frozenset(["www", "io", "uk", "ai", "us", "eu", "de", "it", "es", "py", "js", "exe", "id", "tv", "ui"])
 _READ = {"json": "jason", "jpg": "jay peg", "jpeg": "jay peg", "wav": "wave", "gmail": "G mail", "src": "source"}
 _FILES = (
@@ -23,7 +23,7 @@ _EXTENSIONS = _FILES.split()
 
 
 def _address(match: Match) -> str:
-    """The parts as words, signs by name; "https://" is not read."""
+    """Read the parts as words and signs by name, without "https://"."""
     text = re.sub(r"^(?:https?|ftp)://", "", match[0]).rstrip("/")
     return " ".join(filter(None, (_part(piece) for piece in re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]", text))))
 

@@ -8,7 +8,7 @@ from antiphon.audio.speech.forms.rule import Match, alternatives, number, numeri
 from antiphon.audio.speech.number_words import cardinal, ordinal
 
 FRACTION_SIGNS = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
-#: Read digit group by digit group, whatever they mean.
+#: Pairs that are read by groups of digits, whatever they mean.
 _PAIRS = {
     "24/7/365": "twenty four seven three sixty five", "24/7": "twenty four seven", "9/11": "nine eleven",
     "50/50": "fifty fifty", "20/20": "twenty twenty", "7/11": "seven eleven",
@@ -19,7 +19,7 @@ _DENOMINATORS = frozenset([*range(2, 21), 24, 30, 32, 40, 50, 60, 64, 70, 80, 90
 
 
 def fraction_words(text: str, whole: str = "") -> str | None:
-    """`3/4` or `¾` in words, after a whole number if there is one; None if it is not read as a fraction."""
+    """Return `3/4` or `¾` in words, after a whole number if given; None if it is not read as a fraction."""
     if text in FRACTION_SIGNS:
         text = unicodedata.normalize("NFKC", text).replace("⁄", "/")
     top, _, bottom = text.partition("/")
@@ -37,7 +37,7 @@ def _mixed(match: Match) -> str | None:
 
 
 def _over(match: Match) -> str:
-    """As a fraction if it is a usual one, neutrally if it can be a date (12/25), else one number over the other."""
+    """Read a usual fraction as one, a possible date (12/25) neutrally, and others as one number over the other."""
     top, bottom = match["top"], match["bottom"]
     words = fraction_words(f"{top}/{bottom}")
     if words is not None:

@@ -7,7 +7,7 @@ import re
 from antiphon.audio.speech.forms.rule import Match, after, before
 
 _GROUPED = re.compile(r"(?<![\w.,:/+-])(?<!\d )[1-9]\d{0,2}(?: \d{3}){1,6}(?![\w:/-]|[.,]\d{3}|[ ]\d)")
-#: Words before groups of digits that are no thousands: telephone numbers, codes, lists of numbers.
+#: Words before groups of digits that are not thousands: telephone numbers, codes, lists of numbers.
 _NOT_A_NUMBER = re.compile(
     r"\b(?:call|dial|dialing|phone|telephone|tel|mobile|cell|fax|ring|text|ext|extension|hotline|code|codes|pin|zip|id|"
     r"account|card|serial|rooms|numbers|digits|scores|values|sequence|contact|reach|flight)\b[^.!?]{0,30}$",
@@ -18,7 +18,7 @@ _COUNTED = re.compile(r"\s?(?:[$£€¥₹%°]|[^\W\d_]|\.\d)")
 
 
 def with_commas(text: str) -> str:
-    """The text with a comma for each space between two groups of one number. Positions in it stay the same."""
+    """Replace spaces between groups of one number by commas. Positions in the text stay the same."""
     return _GROUPED.sub(_joined, text) if " " in text else text
 
 
@@ -27,7 +27,7 @@ def _joined(match: Match) -> str:
     groups = written.split(" ")
     if _NOT_A_NUMBER.search(left):
         return written
-    # Two groups of three digits are often a telephone number, and so need a thing that they count.
+    # Two groups of three digits are often a telephone number, so they must count something.
     is_short = len(groups) == 2 and len(groups[0]) == 3
     if is_short and not (_CURRENCY.search(left) or _COUNTED.match(after(match))):
         return written

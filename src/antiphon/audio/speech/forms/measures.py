@@ -23,7 +23,7 @@ from antiphon.audio.speech.number_words import cardinal
 
 _PREFIXES = {"": "", "k": "kilo", "M": "mega", "G": "giga", "T": "tera", "m": "milli", "µ": "micro", "μ": "micro",
              "n": "nano", "c": "centi", "p": "pico", "P": "peta", "h": "hecto", "d": "deci"}  # fmt: skip
-#: Unit → its name, with an "s" for many, and the prefixes it is read with.
+#: Name by unit, with an "s" in the plural, and the prefixes that it can have.
 _METRIC = {
     "m": ("meter", " kcmµμn"), "g": ("gram", " kmµμn"), "L": ("liter", " mcdµμ"), "l": ("liter", " mcdµμ"),
     "s": ("second", " mµμnp"), "W": ("watt", " kMGTm"), "Wh": ("watt hour", " kMGT"), "V": ("volt", " kmMµμ"),
@@ -37,13 +37,13 @@ _POWERS = {"²": "square", "2": "square", "³": "cubic", "3": "cubic"}
 
 
 def _plural(name: str) -> str:
-    """`bit per second` → bits per second."""
+    """Return the plural: `bit per second` → bits per second."""
     head, per, tail = name.partition(" per ")
     return f"{head}s{per}{tail}"
 
 
 def _metric() -> Iterator[tuple[str, tuple[str, str]]]:
-    """Units with their prefixes, and the squares and cubes of lengths: (as written, (one, many))."""
+    """Yield units with their prefixes, and the squares and cubes of lengths: (as written, (singular, plural))."""
     for unit, (name, prefixes) in _METRIC.items():
         for letter in prefixes.replace(" ", "_"):
             prefix = _BINARY[letter] if unit == "iB" else _PREFIXES[letter.strip("_")]
@@ -54,7 +54,7 @@ def _metric() -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 _UNITS: dict[str, tuple[str, str]] = dict(_metric())
-#: The others: those with an "s" for many, then the rest with both forms.
+#: Other units: first those with an "s" in the plural, then the rest with both forms.
 _REGULAR = {
     "mi": "mile", "yd": "yard", "yds": "yard", "mi²": "square mile", "sq m": "square meter", "sq mi": "square mile",
     "sq km": "square kilometer", "lb": "pound", "lbs": "pound", "oz": "ounce", "fl oz": "fluid ounce", "gal": "gallon",
@@ -80,14 +80,14 @@ _UNITS |= {
 }  # fmt: skip
 _UNITS |= dict.fromkeys(("° C", "ºC", "˚C", "℃"), _UNITS["°C"])
 _UNITS |= dict.fromkeys(("° F", "ºF", "˚F", "℉"), _UNITS["°F"])
-#: Letters that are units only where another unit follows them: m/s, mg/dL.
+#: Units by letters that are also units after another unit: m/s, mg/dL.
 _PER_UNITS = {unit: names[0] for unit, names in _UNITS.items()} | {
     "s²": "second squared", "s2": "second squared", "day": "day", "year": "year", "week": "week", "month": "month",
     "hour": "hour", "second": "second", "minute": "minute", "person": "person", "in": "inch",
 }  # fmt: skip
 _THING = re.compile(r"\s+(?!(?:long|wide|tall|deep|high|thick|by|and|or|to|of|in|on|from|is|was|apart|x)\b)[a-z]")
 _NAME_BEFORE = re.compile(r"(?:^|[^\w.-])[A-Za-z][\w.]*-(?:[\w.]+-)*$")  # gemma-3-270m
-#: After "6 in.": a sentence would not go on so.
+#: Text after "6 in." that shows that the sentence continues.
 _GOES_ON = re.compile(r"\s?[,;:)×/]|\s+(?:[a-z(×]|\d)")
 _MEASURED = re.compile(
     r"\b(?:by|width|height|length|depth|diameter|thickness|measur\w+|wide|long|tall|high|deep|thick|ft|feet|foot|inch(?:es)?|"
@@ -117,22 +117,22 @@ def _unit(match: Match) -> str | None:
 
 
 def _many(match: Match) -> str:
-    """100 million kg."""
+    """Read `100 million kg`."""
     return f"{number(match['amount'])} {match['magnitude']} {_UNITS[match['unit']][1]}"
 
 
 def _feet(match: Match) -> str | None:
-    """6' where no quotation ends."""
+    """Read `6'` unless it ends a quotation."""
     return None if _OPEN_QUOTE.search(before(match)) else _counted(match["feet"], "foot", "feet")
 
 
 def _height(match: Match) -> str:
-    """5'10"."""
+    """Read `5'10"`."""
     return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
 
 
 def _inches(match: Match) -> str | None:
-    """12" where no quotation ends."""
+    """Read `12"` unless it ends a quotation."""
     if match.string[max(0, match.start() - 500) : match.start()].count('"') % 2 and match["sign"] == '"':
         return None
     is_one_thing = is_one(match["amount"]) or _THING.match(after(match))  # a 12" disk
@@ -140,7 +140,7 @@ def _inches(match: Match) -> str | None:
 
 
 def _dotted_inches(match: Match) -> str | None:
-    """6 in. where the dot is that of a unit: the sentence goes on, or measures something."""
+    """Read `6 in.` as a unit if the sentence continues, or measures something."""
     amount, fraction, right = match["amount"], match["fraction"], after(match)
     goes_on = _GOES_ON.match(right) is not None
     if not (goes_on or match["join"] == "-" or fraction or "." in (amount or "") or _MEASURED.search(before(match))):
@@ -153,7 +153,7 @@ def _dotted_inches(match: Match) -> str | None:
 
 
 def _position(match: Match) -> str:
-    """40°26'46"N, 33.9°S."""
+    """Read `40°26'46"N`, `33.9°S`."""
     words = [f"{number(match['degrees'])} degrees"]
     if match["minutes"]:
         words.append(f"{number(match['minutes'])} minutes")

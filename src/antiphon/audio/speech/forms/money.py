@@ -20,7 +20,7 @@ from antiphon.audio.speech.forms.rule import (
 )
 from antiphon.audio.speech.number_words import cardinal
 
-#: Sign → one, many, a hundredth of one, hundredths.
+#: Names by sign: singular and plural of the currency, and of its hundredth.
 _SIGNS = {
     "$": ("dollar", "dollars", "cent", "cents"),
     "£": ("pound", "pounds", "penny", "pence"),
@@ -57,14 +57,14 @@ _OTHERS = {
     "R$": ("real", "reais", "centavo", "centavos"), "Rs.": _SIGNS["₹"], "Rs": _SIGNS["₹"], "zł": _CODES["PLN"],
 }  # fmt: skip
 _CURRENCIES = _SIGNS | _DOLLARS | _CODES | _OTHERS
-#: Where a dot before three digits separates thousands.
+#: Currencies in which a dot before three digits separates thousands.
 _DOTTED = ("€", "EUR", "R$", "zł", "₺")
 MAGNITUDES = {
     "k": "thousand", "m": "million", "mm": "million", "mn": "million", "mln": "million", "b": "billion",
     "bn": "billion", "t": "trillion", "tn": "trillion",
 }  # fmt: skip
 _MAGNITUDE = r"(?:hundred|thousand|million|billion|trillion|mln|mn|MM|bn|tn|[kKmMbBT]|Bn|BN|Mn|MN)(?!\w)"
-#: What a price is for.
+#: Unit of a price by its abbreviation.
 _PER = {
     "mo": "month", "month": "month", "yr": "year", "y": "year", "year": "year", "wk": "week", "week": "week",
     "d": "day", "day": "day", "hr": "hour", "h": "hour", "hour": "hour", "min": "minute", "kg": "kilogram",
@@ -74,7 +74,7 @@ _PER = {
     "unit": "unit", "share": "share", "seat": "seat", "piece": "piece", "barrel": "barrel", "bbl": "barrel",
 }  # fmt: skip
 _PER_UNIT = rf"(?:/(?P<per>{alternatives(_PER)})(?![\w/]))?"
-#: An amount as it is written here or in Europe (1.000,50) or in India (1,00,000).
+#: Amount in American, European (1.000,50) or Indian notation (1,00,000).
 _AMOUNT = (
     r"\d{1,3}(?:[.']\d{3}){1,6},\d{1,2}(?!\d)|\d{1,3}(?:\.\d{3}){2,6}(?![.\d])|\d{1,3}(?:'\d{3}){1,6}(?:\.\d\d)?(?!\d)"
     rf"|\d{{1,9}},\d{{2}}(?!\d|,\d)|\d{{1,2}}(?:,\d{{2}}){{1,5}},\d{{3}}(?!\d)|{NUMBER}|\.\d{{1,6}}"
@@ -82,7 +82,7 @@ _AMOUNT = (
 
 
 def _plain(amount: str, currency: str) -> str:
-    """The amount with a dot before its decimals and no other sign."""
+    """Return the amount with a dot before its decimals and no other sign."""
     amount = amount.replace("'", "")
     whole, comma, decimals = amount.rpartition(",")
     if comma and 1 <= len(decimals) <= 2:
@@ -118,13 +118,13 @@ def _money(match: Match) -> str:
 
 
 def _range(match: Match) -> str:
-    """$50-100, $1-2 million."""
+    """Read `$50-100`, `$1-2 million`."""
     first = number(_plain(match["first"], match["currency"]))
     return f"{first} to {_said(match['amount'], match['currency'], match['magnitude'])}"
 
 
 def _coins(match: Match) -> str:
-    """50¢, 50p."""
+    """Read `50¢`, `50p`."""
     one, many = ("cent", "cents") if match["coin"] == "¢" else ("penny", "pence")
     return f"{number(match['amount'])} {one if is_one(match['amount']) else many}"
 
@@ -150,7 +150,7 @@ RULES = [
     numeric(
         rf"{_SIGN}(?<![\w.,])(?P<amount>{_AMOUNT}){_LARGE}\s?{_AFTER}(?P<inner>){_PER_UNIT}",
         _money,
-        "".join(_SIGNS) + "DBRYFKNł",  # of the codes, of each at least one
+        "".join(_SIGNS) + "DBRYFKNł",  # at least one character of each code
         MINUS_SIGNS,
     ),
     numeric(rf"(?<![\w.])(?P<amount>{NUMBER})\s?(?P<coin>¢)", _coins, "¢"),

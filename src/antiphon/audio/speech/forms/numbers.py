@@ -20,10 +20,10 @@ from antiphon.audio.speech.forms.rule import (
 )
 from antiphon.audio.speech.number_words import cardinal, ordinal, spelled, year
 
-#: Longer numbers without commas are codes: they are read digit by digit, unless they are round.
+#: Maximum digits of a plain number without commas. Longer ones are codes, read digit by digit unless they are round.
 _LONGEST_PLAIN = 9
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-#: What a range begins with: a number, perhaps with a unit, that no other dash or letter stands before.
+#: Start of a range: a number, perhaps with a unit, without another dash or letter before it.
 _RANGE_START = re.compile(
     r"(?:^|[^\w.-])[$£€¥~]?(?:[\d.,:/]*\d)(?:\s?(?:[ap]\.?m\.?|%|°[CF]?|[a-z]{1,3}|[$£€¥]))?\s?$", re.IGNORECASE
 )
@@ -56,12 +56,12 @@ def _ordinal(match: Match) -> str:
 
 
 def _grouped_by_dots(match: Match) -> str:
-    """1.000.000 or 1.234,56."""
+    """Read `1.000.000` or `1.234,56`."""
     return number(match[0].replace(".", "").replace(",", "."))
 
 
 def _dash(match: Match) -> str | None:
-    """Between two quantities "to", in an equation "minus"; in a row of several it is not read."""
+    """Read a dash as "to" between two quantities, and as "minus" in an equation; not in a row of several."""
     left, right = before(match), after(match)
     if _EQUALS_BEFORE.search(left) or _EQUALS_AFTER.match(right):
         return "minus"
@@ -71,7 +71,7 @@ def _dash(match: Match) -> str | None:
 
 
 def _power(match: Match) -> str:
-    """What follows the base: ^2, ⁻³."""
+    """Read the power after a base: `^2`, `⁻³`."""
     written = (match["power"] or match["raised"]).translate(_SUPERSCRIPTS)
     if written in ("2", "3"):
         return {"2": "squared", "3": "cubed"}[written]
@@ -81,7 +81,7 @@ def _power(match: Match) -> str:
 
 
 def _scientific(match: Match) -> str:
-    """1e-5."""
+    """Read `1e-5`."""
     sign = "minus " if match["sign"] in ("-", "−") else ""
     return f"{number(match['number'])} times ten to the power of {sign}{cardinal(match['power'])}"
 
@@ -93,13 +93,13 @@ def _version(match: Match) -> str:
 
 
 def _ratio(match: Match) -> str:
-    """16:9; after the name of a book, as in John 3:5, chapter and verse."""
+    """Read `16:9`, or chapter and verse after the name of a book, as in John 3:5."""
     is_verse = _BOOK.search(before(match)) is not None
     return f"{cardinal(match['first'])} {'' if is_verse else 'to '}{cardinal(match['second'])}"
 
 
 def _letters_and_digits(match: Match) -> str | None:
-    """`B2B`, `GPT4`, `H264`: letters and numbers, each said for itself."""
+    """Read `B2B`, `GPT4`, `H264`: letters and numbers separately."""
     if re.fullmatch(r"[1-9]\d*x\d[\dx]*", match[0]):
         return None  # 1920x1080
     pieces = re.findall(r"[A-Za-z]+|\d+", match[0])
@@ -118,14 +118,14 @@ def _code_letters(letters: str) -> str:
 
 
 def _plan(match: Match) -> str:
-    """401(k), 501(c)(3)."""
+    """Read `401(k)`, `501(c)(3)`."""
     last = f" {cardinal(match['last'])}" if match["last"] else ""
     return f"{cardinal(match['first'])} oh {cardinal(match['second'])} {match['letter'].upper()}{last}"
 
 
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _QUANTITY = r"[\w%°$€£¥.\"')]"
-#: Before the abbreviations.
+#: Rules that apply before the abbreviations.
 FORMS = [
     numeric(r"\b(?P<digits>\d{1,3}(?:,\d{3}){1,6}|\d{1,40})(?i:st|nd|rd|th)\b", _ordinal, "tTdD"),
     numeric(r"\b(?P<first>[1-9])0(?P<second>\d)\((?P<letter>[a-z])\)(?:\((?P<last>\d)\))?", _plan, "("),
@@ -142,7 +142,7 @@ FORMS = [
     numeric(r"(?<![\w.:])(?P<first>\d{1,4}):(?P<second>\d{1,4})(?![\w:]|\.\d)", _ratio, ":"),
     rule(rf"(?:(?<={_QUANTITY})|(?<={_QUANTITY}\s))[–—-]\s?(?=[$£€¥₹~]?\.?\d)", _dash, "-–—", DIGITS),
 ]
-#: After everything with digits in it that is more than a number.
+#: Rules that apply after all other forms with digits.
 RULES = [
     numeric(
         r"\b(?=[A-Za-z]{0,60}\d)(?=\d{0,60}[A-Za-z])[A-Za-z\d]{1,200}\b", _letters_and_digits, DIGITS, starts=LETTERS
@@ -158,7 +158,7 @@ RULES = [
         _power,
         f"^⁻{_RAISED}",
     ),
-    rule(rf"[{_RAISED}⁻]{{1,9}}", lambda m: "", f"⁻{_RAISED}"),  # the mark of a note
+    rule(rf"[{_RAISED}⁻]{{1,9}}", lambda m: "", f"⁻{_RAISED}"),  # the mark of a footnote
     rule(rf"(?:(?<=\d)|(?<=\d\s))[x×](?=\s?10\s?[\^{_RAISED}⁻])", lambda m: "times", "x×", DIGITS),
     rule(
         r"(?<=\d)x(?=\d)|(?<=[\w\"”']\s)x(?=\s\d)|(?:(?<=\d{3})|(?<=\d{3}\s))×(?=\s?\d{3})",

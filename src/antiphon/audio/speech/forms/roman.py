@@ -1,4 +1,4 @@
-"""Roman numerals, where the words around them say that they are numbers."""
+"""Roman numerals, if the words around them show that they are numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.audio.speech.number_words import cardinal, ordinal, year
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _VALID = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-#: Before these a numeral is a number: Chapter IV, World War II.
+#: Words before a numeral: Chapter IV, World War II.
 _NUMBERED_WORDS = (
     "chapter part volume book act scene section article appendix title phase type class stage level grade round figure "
     "table unit lesson season episode war bowl schedule division canto psalm sonnet symphony opus mark tier category "
@@ -31,13 +31,13 @@ _GIVEN_NAMES = (
 _GIVEN = frozenset(_GIVEN_NAMES.split())
 _LAST_WORDS = re.compile(r"(?:(?P<earlier>[^\W\d_]+)\s+)?(?P<last>(?!the\s)[^\W\d_]+)(?P<dot>\.?)\s+(?P<the>the\s+)?$")
 _ORDERED = re.compile(r"\s+(?:century|centuries|Century|dynasty|Dynasty|Corps|Olympi\w*|Congress|edition)\b")
-#: After "I" as a pronoun.
+#: Text after "I" as a pronoun.
 _PRONOUN = re.compile(
     r"(?:['’]|\s+(?:am|have|had|think|thought|know|knew|want|wanted|like|liked|love|loved|wrote|write|read|saw|see|need|"
     r"will|would|could|can|may|might|should|must|do|did|said|say|say|mean|guess|hope|believe|found|met|made|"
     r"never|always|just|really|also|still)\b)"
 )
-#: After "I" as the number of a king: the end of something, or words that go on about him.
+#: Text after "I" as the number of a king: the end of a phrase, or a continuation about him.
 _KING_GOES_ON = re.compile(
     r"\s*(?:$|[,.;:!?)(\]—–-]|'s\b)|\s+(?:of|was|is|became|died|ruled|reigned|who|and|to|in|on|from|by|or|the)\b"
 )

@@ -1,4 +1,4 @@
-"""`Rule`: a pattern of written text and how it is read; what the subjects share."""
+"""`Rule`: a pattern of written text and its reading; helpers of all subjects."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from antiphon.audio.speech.number_words import cardinal, decimal
 
 Match = re.Match[str]
-#: Spoken words; an empty string is silent, and None declines: the match is not of this form after all.
+#: Function from a match to spoken words. An empty string is silent; None means that the match is of another form.
 Say = Callable[[Match], str | None]
 
 DIGITS = string.digits
 LETTERS = string.ascii_letters
-#: How far a rule looks around its match. It is bounded, so that reading takes time linear in the text.
+#: Characters before and after a match that a rule may read. The bound keeps the time linear in the text.
 WINDOW = 48
 
-#: 12 or 1,250,000 or 3.14.
+#: Number such as 12, 1,250,000 or 3.14.
 NUMBER = r"(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,40})(?:\.\d{1,40})?"
 DASH = r"[–—-]"
 MINUS = r"[-−]"
@@ -27,10 +27,10 @@ MINUS_SIGNS = "-−"
 
 @dataclass(frozen=True)
 class Rule:
-    """A pattern and its reading.
+    """Pattern and its reading.
 
-    It is tried only at the characters of `starts` (at a letter, only if a word begins there), and only in texts that
-    have one of the characters that it `needs`, if it needs any.
+    A rule is tried only at the characters in `starts` (at a letter, only if a word begins there), and only in texts
+    with one of the characters in `needs`, if any.
     """
 
     pattern: re.Pattern[str]
@@ -44,27 +44,27 @@ def rule(pattern: str, say: Say, starts: Iterable[str], needs: str = "") -> Rule
 
 
 def numeric(pattern: str, say: Say, needs: str = "", starts: str = "") -> Rule:
-    """A rule that begins with a digit, or with one of the characters of `starts`."""
+    """Build a rule that begins with a digit, or with one of the characters of `starts`."""
     return rule(pattern, say, DIGITS + starts, needs)
 
 
 def initials(entries: Iterable[str]) -> str:
-    """The characters that the entries begin with."""
+    """Return the first characters of the entries, sorted and without duplicates."""
     return "".join(sorted({entry[0] for entry in entries}))
 
 
 def before(match: Match) -> str:
-    """The text just before a match."""
+    """Return the text just before a match."""
     return match.string[max(0, match.start() - WINDOW) : match.start()]
 
 
 def after(match: Match) -> str:
-    """The text just after a match."""
+    """Return the text just after a match."""
     return match.string[match.end() : match.end() + WINDOW]
 
 
 def number(text: str) -> str:
-    """A number as `NUMBER` matches it, in words."""
+    """Return a number in words, as `NUMBER` matches it."""
     text = text.replace(",", "")
     return decimal(text) if "." in text else cardinal(text)
 
@@ -74,5 +74,5 @@ def is_one(text: str) -> bool:
 
 
 def alternatives(entries: Iterable[str]) -> str:
-    """A pattern of literal texts, the longest first."""
+    """Return a pattern of literal texts, the longest first."""
     return "|".join(re.escape(entry) for entry in sorted(entries, key=len, reverse=True))

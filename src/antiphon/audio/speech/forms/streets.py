@@ -13,9 +13,9 @@ _KINDS = {
     "Cir": "Circle", "Rte": "Route", "Trl": "Trail",
 }  # fmt: skip
 _KINDS |= {"hwy": "Highway", "st": "Street", "ave": "Avenue", "rd": "Road", "blvd": "Boulevard"}
-#: Other words stand behind these, before a name.
+#: Titles with the same abbreviation, which stand before a name.
 _TITLES = {"St": "Saint", "Dr": "Doctor"}
-#: Not words of anything else: they need no house number.
+#: Abbreviations without another meaning: they need no house number.
 _CERTAIN = ("Ave", "Blvd", "Rd", "Hwy", "Expy", "Pkwy")
 _DIRECTIONS = {
     "N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast", "NW": "Northwest", "SE": "Southeast",
@@ -31,7 +31,7 @@ _STATE_LIST = (
     "WI:Wisconsin,WY:Wyoming"
 )
 _STATES = dict(entry.split(":") for entry in _STATE_LIST.split(","))
-#: Words as well: read as states only before a postal code.
+#: Codes that are also words: read as states only before a postal code.
 _WORDS_TOO = ("OK", "HI", "OH", "ME", "IN", "OR", "ID", "PA", "MA", "LA", "DE", "CO")
 
 _NAME = r"(?:[A-Z][\w'-]{0,30}\.?|\d{1,3}(?:st|nd|rd|th))"
@@ -42,17 +42,17 @@ _KIND = (
 _HOUSE_BEFORE = re.compile(rf"(?<![\w.,$£€])\d{{1,5}}[A-Za-z]?\s+(?:[NSEW]{{1,2}}\.?\s+)?(?:{_NAME}\s+){{1,4}}$")
 _NAME_BEFORE = re.compile(r"(?:^|[\s(,;\"“])(?P<name>[A-Z][a-z'-]+|\d{1,3}(?:st|nd|rd|th))\s+$")
 _NAME_AFTER = re.compile(r"\s+[A-Z][a-z']")
-#: Words that begin a sentence, and hardly the name of a saint or doctor.
+#: Words that begin a sentence and are hardly the name of a saint or doctor.
 _SENTENCE_AFTER = re.compile(
     r"\s+(?:It|The|He|She|They|We|I|This|That|These|There|Then|In|On|At|A|An|But|And|So|If|When|Its|His|Her|Their|Our|My|"
     r"You|What|Who|Where|Is|Was|Are|No|Yes|For|After|Before)\b"
 )
-#: Before "St." these are part of a place's or a person's name: Port St. Lucie, Church of St. John.
+#: Words before "St." in the name of a place or person: Port St. Lucie, Church of St. John.
 _BEFORE_SAINT = ("Mount", "Mt", "Port", "Bury", "Fort", "Lake", "Saint", "East", "West", "North", "South", "Cathedral")
 
 
 def street_or_title(text: str, start: int, end: int) -> str | None:
-    """How the "St." or "Dr." at a position is read: as a kind of street, as a title, or as neither (None)."""
+    """Return the reading of "St." or "Dr." at a position: a kind of street, a title, or None for neither."""
     kind = text[start:end].rstrip(".")
     left, right = text[max(0, start - 48) : start], text[end : end + 48]
     if _HOUSE_BEFORE.search(left) and not (_NAME_AFTER.match(right) and not _SENTENCE_AFTER.match(right)):
@@ -68,7 +68,7 @@ def street_or_title(text: str, start: int, end: int) -> str | None:
 
 
 def is_street(text: str, start: int, end: int) -> bool:
-    """Whether the word at a position is short for a kind of street."""
+    """Return whether the word at a position abbreviates a kind of street."""
     word = text[start:end].rstrip(".")
     return word in _TITLES and street_or_title(text, start, end) == _KINDS[word]
 
@@ -78,7 +78,7 @@ def _kind(match: Match) -> str | None:
 
 
 def _house(match: Match) -> str:
-    """2788 as twenty seven eighty eight, 708 as seven oh eight."""
+    """Read a house number: 2788 as twenty seven eighty eight, 708 as seven oh eight."""
     digits = match[0]
     if len(digits) == 5 or digits[0] == "0":
         return spelled(digits)

@@ -31,7 +31,7 @@ _GREEK_NAMES = {"LAMDA": "lambda", "FINAL": "sigma"}
 
 
 def _greek(match: Match) -> str:
-    """A Greek letter that stands alone; words of them are another language."""
+    """Read a Greek letter that stands alone; words of them are another language."""
     name = unicodedata.name(match[0], "").split(" WITH ")[0].split(" LETTER ")[-1].split()[0]
     return _GREEK_NAMES.get(name, name.lower())
 
@@ -41,7 +41,7 @@ RULES = [
     rule(r"(?m)^>(?=\s)", lambda m: "", ">"),  # Markdown's quotations
     rule(rf"</?(?:{alternatives(_TAGS)})(?:\s[^<>\n]{{0,200}})?/?>|</?[A-Za-z][\w-]{{0,30}}/>", lambda m: "", "<"),
     rule(r"</[A-Za-z][\w-]{0,30}>", lambda m: "", "<"),
-    rule(r"(?<!\w)<(?P<name>[A-Za-z][a-z]{0,30})>", lambda m: m["name"], "<"),  # a place to fill in
+    rule(r"(?<!\w)<(?P<name>[A-Za-z][a-z]{0,30})>", lambda m: m["name"], "<"),  # a placeholder
     rule(r"&(?:amp|nbsp|lt|gt|quot|apos|#\d{1,6});", lambda m: _ENTITIES.get(m[0], ""), "&"),
     rule(r"\b[A-G]#(?!\w)", lambda m: f"{m[0][0]} sharp", "ABCDEFG", "#"),
     rule(r"#(?=\s?\d)", lambda m: "number", "#"),

@@ -8,7 +8,7 @@ from antiphon.audio.speech.forms.dates import spoken_minute
 from antiphon.audio.speech.forms.rule import Match, before, numeric
 from antiphon.audio.speech.number_words import cardinal, spelled
 
-#: am, a.m., AM ...; "am" after a space and before "I" is the verb.
+#: Forms of am and pm; "am" after a space and before "I" is the verb.
 HALF_DAY = r"(?:[ap]\.m\.?|[AP]\.M\.?|[ap]m|[AP]M)(?![\w'])(?! I\b)"
 _HOUR = r"(?P<hour>[01]?\d|2[0-3])"
 
@@ -38,7 +38,7 @@ def _time(match: Match) -> str:
 
 
 def _with_seconds(match: Match) -> str:
-    """14:10:30 as a time of day. A duration if the words before say so, or if the hour has one digit."""
+    """Read `14:10:30` as a time of day, or as a duration if the words before it or a one-digit hour indicate one."""
     hour, minute, second, left = match["hour"], match["minute"], match["second"], before(match)
     seconds = "" if second == "00" else f" and {_counted(second, 'second')}"
     if match["half"]:
@@ -54,12 +54,12 @@ def _counted(digits: str, unit: str) -> str:
 
 
 def _lap(match: Match) -> str:
-    """1:23.45."""
+    """Read `1:23.45`."""
     return f"{cardinal(match['minute'])} {spoken_minute(match['second'])} point {spelled(match['part'])}"
 
 
 def _military(match: Match) -> str:
-    """0800 hours."""
+    """Read `0800 hours`."""
     hour, minute = match["hour"], match["minute"]
     words = f"oh {cardinal(hour)}" if hour[0] == "0" else cardinal(hour)
     return f"{words} " + ("hundred" if minute == "00" else spoken_minute(minute)) + " hours"

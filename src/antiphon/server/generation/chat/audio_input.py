@@ -37,7 +37,7 @@ def has_audio(body: ChatBody) -> bool:
 
 
 async def transcribe_audio(serving: Serving, body: ChatBody, store: SpokenReplyStore, key: int | None) -> ChatBody:
-    """Return the chat with all audio replaced by its text."""
+    """Return the chat with the text of all recordings and spoken replies in place of the audio."""
     messages: list[Any] = []
     for position, message in enumerate(body.messages):
         name = f"messages[{position}]"

@@ -106,7 +106,7 @@ def _closed_text(text: str) -> str:
 
 
 def _named_schema(named: NamedSchema) -> str:
-    """Return the schema, closed if it is strict. Check it before that, so that errors quote what the caller wrote."""
+    """Return the schema as text, closed if it is strict. The check before that quotes what the caller wrote."""
     text = json.dumps(named.schema_)
     if not named.strict:
         return text

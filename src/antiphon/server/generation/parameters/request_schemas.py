@@ -64,7 +64,7 @@ ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Fie
 
 
 class StreamOptions(Body):
-    """Options of a stream, without effect on other answers."""
+    """Options of streamed answers; other answers ignore them."""
 
     include_usage: bool | None = None
     #: With `include_usage`: report the usage so far in every chunk.

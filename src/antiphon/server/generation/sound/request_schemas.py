@@ -16,7 +16,7 @@ Granularity = Literal["word", "segment"]
 
 
 class SoundForm(BaseModel):
-    """Form about a recording. Numbers and switches are written as text."""
+    """Form with a recording to transcribe or translate. Numbers and switches are written as text."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,7 +45,7 @@ class SoundForm(BaseModel):
 
 
 class VoiceActivityOptions(BaseModel):
-    """Rules for cutting a recording at silences."""
+    """Rules for cutting a recording, accepted without effect."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -46,7 +46,10 @@ class ToolGrammar:
         return self._made(f"start: {self._calls(is_single)} | text", text)
 
     def or_text(self, is_single: bool) -> GrammarSpec:
-        """Build the grammar of free text with calls, which must match once begun. A call without a tag comes first."""
+        """Build the grammar of free text with calls, which must match once begun.
+
+        If the form has no tag, a call can only begin the answer.
+        """
         form = self._form
         if form is LLAMA or not form.tag:
             fences = [f"~/{_escaped(fence)}(.|\\n)*/" for fence, _ in self._blocks]

@@ -99,7 +99,7 @@ class ModelSpec:
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:
-        """Build a spec named after the reference: the catalog or hub reference itself, or a path's last part."""
+        """Build a spec named after the reference: all of a catalog or hub reference, or the last part of a path."""
         return cls(name_of(reference), reference)
 
 

@@ -39,7 +39,7 @@ Stored = TypeVar("Stored", bound=StoredRecord)
 
 
 class StateFolderError(AntiphonError):
-    """Failure to use the folder, or another server uses it."""
+    """Failure to use the folder, for example because another server holds it."""
 
 
 class StateFolder:

@@ -76,7 +76,7 @@ class FileStore:
         return [record for record in found if purpose in (None, record.purpose)]
 
     def room(self, owner: str) -> int:
-        """Return the bytes that a key may still store, after reserving for its uploads in flight."""
+        """Return the bytes that a key may still store, apart from those reserved for its uploads in flight."""
         used = sum(record.bytes for record in self._records.values() if record.owner == owner)
         return self._limits.files_bytes - used - self._reserved[owner]
 

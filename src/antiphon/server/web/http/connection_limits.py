@@ -23,7 +23,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Limits of WebSocket sessions: number at once, seconds of one in total, and seconds of one without activity."""
+    """Limits of WebSocket sessions: maximum number at once, seconds of each, and seconds without activity."""
 
     sessions: int = 64
     seconds: float = 3600.0

@@ -15,7 +15,7 @@ OVERHEAD_BYTES = 128
 class WebSocketInbox:
     """Messages in order, for one writer and one reader, which iterates over them. Above `max_bytes`, `put` waits.
 
-    While messages fill the WebSocket's own queue, it is not read, nor are its pings or its close frame. So messages
+    A WebSocket with messages in its own queue is not read, so that its pings and its end go unnoticed. So messages
     wait here while one is handled slowly.
     """
 

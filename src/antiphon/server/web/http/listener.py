@@ -26,7 +26,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def raise_file_limit(num_connections: int) -> None:
-    """Raise the limit of open files, as far as the hard limit allows, to serve this many connections."""
+    """Raise the limit of open files for this many connections, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = num_connections + OTHER_FILES
     if hard != resource.RLIM_INFINITY:

@@ -30,7 +30,7 @@ class MessageLease:
         self.num_arrived: int | None = 0
 
     def complete(self, num_bytes: int) -> None:
-        """Shrink the lease to the size of the message, which has arrived."""
+        """Shrink the lease to the size of its message, which has arrived completely."""
         self.num_arrived = None
         self._memory.resize(self, num_bytes)
 

@@ -16,7 +16,7 @@ After = Annotated[str | None, Query(max_length=512)]
 
 
 def page(items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Order = "asc") -> dict[str, Any]:
-    """Return the page after the item with an id. `items` are in ascending order, each with an `id`."""
+    """Return the page after the item with id `after`. `items` are in ascending order, each with an `id`."""
     items = items if order == "asc" else items[::-1]
     start = 0
     if after is not None:
@@ -33,7 +33,7 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int, order: 
 def page_between(
     items: Sequence[dict[str, Any]], after: str | None, before: str | None, limit: int, kind: str
 ) -> dict[str, Any]:
-    """Return the page after the item with one id, or before that with another. `kind` names the items in an error."""
+    """Return the page after the item with id `after` or before id `before`. `kind` names the items in an error."""
     ids = [item["id"] for item in items]
     for given in (after, before):
         if given is not None and given not in ids:

@@ -41,7 +41,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     """WebSocket connection. `on_end` is called once, when it is closed.
 
     While a large message waits for memory, or for the large one before it to be handled, the connection is not read.
-    A large message that is received has `release`, which returns its memory, and `handled`.
+    A received large message has the callbacks `release`, which returns its memory, and `handled`.
     """
 
     def __init__(
