@@ -1,4 +1,4 @@
-"""The items of a voice conversation as the messages of a chat, and as many of them as a model's context holds."""
+"""Items of a voice conversation as chat messages, and as many of them as a model's context holds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role
 
 Chat = TypeVar("Chat")
-#: Tokens that must be left for an answer, or half of the context if that is less.
+#: Tokens reserved for an answer, but at most half of the context.
 ANSWER_TOKENS = 256
 
 
 def chat_messages(items: Sequence[Item], instructions: str) -> list[dict[str, Any]]:
-    """Messages without text are left out; calls that stand together are one message."""
+    """Convert items to chat messages. Messages without text are left out; adjacent calls are one message."""
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
@@ -38,16 +38,16 @@ def _add_call(messages: list[dict[str, Any]], item: FunctionCall) -> None:
 
 
 def room_for_answer(max_tokens: int | None, context_tokens: int) -> int:
-    """Tokens of the context that a prompt must leave free."""
+    """Return the tokens of the context that a prompt must leave free."""
     return min(max_tokens or ANSWER_TOKENS, ANSWER_TOKENS, context_tokens // 2)
 
 
 async def longest_fitting(
     items: Sequence[Item], prepare: Callable[[Sequence[Item]], Awaitable[Chat | None]]
 ) -> Chat | None:
-    """What `prepare` makes of the items without as few of the oldest turns as make it fit; None if none does.
+    """Return the result of `prepare` without as few of the oldest turns as possible; None if nothing fits.
 
-    `prepare` returns None for what does not fit. The last turn and system messages always stay.
+    `prepare` returns None for items that do not fit. The last turn and system messages always stay.
     """
     found = await prepare(items)
     if found is not None:
@@ -65,17 +65,17 @@ async def longest_fitting(
 
 
 def last_turn(items: Sequence[Item]) -> list[Item]:
-    """The items of the last turn, and the system messages before it."""
+    """Return the items of the last turn, and the system messages before it."""
     turns = turn_starts(items)
     return items_from(items, turns[-1] if turns else 0)
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
-    """Where the turns but the first begin: with a message of the user."""
+    """Return the indices at which all turns but the first begin: those of the user's messages."""
     return [index for index, item in enumerate(items) if index and isinstance(item, Message) and item.role is Role.USER]
 
 
 def items_from(items: Sequence[Item], start: int) -> list[Item]:
-    """The items from `start` on, and the system messages among the earlier ones."""
+    """Return the items from `start` on, after the system messages among the earlier ones."""
     kept = [item for item in items[:start] if isinstance(item, Message) and item.role is Role.SYSTEM]
     return [*kept, *items[start:]]

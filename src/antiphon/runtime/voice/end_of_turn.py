@@ -15,13 +15,13 @@ from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.voice.turn_detection import Look
 from antiphon.runtime.voice.turns import SpeechTurn
 
-#: The model hears so many samples of a turn's end.
+#: Samples of a turn's end that the model hears.
 LOOK_SAMPLES = 8 * SPEECH_RATE
 
 
 @dataclass(frozen=True)
 class Question:
-    """About a turn, asked at a position of the stream and a time of the call's clock."""
+    """A question about a turn, asked at a position of the stream and a time of the call's clock."""
 
     look: Look
     turn: SpeechTurn
@@ -31,7 +31,7 @@ class Question:
 
 @dataclass(frozen=True)
 class TurnPrediction:
-    """The probability that the turn is complete, or why there is none."""
+    """The probability that the turn is complete; meaningless if there is an error."""
 
     question: Question
     probability: float
@@ -39,7 +39,7 @@ class TurnPrediction:
 
 
 def ask(detectors: Detectors, question: Question, samples: Floats, put: Callable[[TurnPrediction], None]) -> None:
-    """Ask in a thread of its own, so that meanwhile jobs go on, and speech that resumes is detected."""
+    """Ask in a new thread, so that meanwhile jobs go on and resumed speech is detected."""
 
     def run() -> None:
         try:

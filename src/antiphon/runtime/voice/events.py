@@ -1,4 +1,4 @@
-"""What a session emits, whatever the protocol. The order is that of the Realtime service (docs/design/voice.md)."""
+"""Events of a session, whatever the protocol. Their order is that of the Realtime service (docs/design/voice.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.runtime.voice.waterfall import Waterfall
 
 
 class SessionEvent:
-    """What a session emits."""
+    """Base of all events of a session."""
 
 
 # -- the session and its input ----------------------------------------------------------------------------------
@@ -22,14 +22,14 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class SettingsChanged(SessionEvent):
-    """The answer to `configure`."""
+    """`configure` was carried out."""
 
     settings: VoiceSettings
 
 
 @dataclass(frozen=True)
 class UserSpeechStarted(SessionEvent):
-    """Milliseconds count the session's sound, from the first sample pushed. `item_id` is that of the turn's item."""
+    """Speech began at `start_ms` of the session's sound. `item_id` is that of the turn's item."""
 
     item_id: str
     start_ms: int
@@ -37,7 +37,7 @@ class UserSpeechStarted(SessionEvent):
 
 @dataclass(frozen=True)
 class UserSpeechStopped(SessionEvent):
-    """Without a `BufferCommitted` after it, what was heard was no speech."""
+    """Speech stopped. If no `BufferCommitted` follows, the sound was not speech."""
 
     item_id: str
     end_ms: int
@@ -45,7 +45,7 @@ class UserSpeechStopped(SessionEvent):
 
 @dataclass(frozen=True)
 class BufferCommitted(SessionEvent):
-    """The turn's item follows."""
+    """A turn ended; its item follows."""
 
     item_id: str
     previous_item_id: str | None
@@ -53,7 +53,7 @@ class BufferCommitted(SessionEvent):
 
 @dataclass(frozen=True)
 class BufferCleared(SessionEvent):
-    """The answer to `clear`."""
+    """`clear` was carried out."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class IdleTimedOut(SessionEvent):
 
 @dataclass(frozen=True)
 class ItemAdded(SessionEvent):
-    """An item of the conversation, complete or in progress. `previous_item_id` is None for the first one."""
+    """An item of the conversation, complete or in progress. `previous_item_id` is None for the first item."""
 
     item: Item
     previous_item_id: str | None
@@ -89,7 +89,7 @@ class ItemDeleted(SessionEvent):
 
 @dataclass(frozen=True)
 class ItemTruncated(SessionEvent):
-    """The answer to `truncate`: of the item's sound, what comes after `end_ms` was not heard."""
+    """`truncate` was carried out: the item's sound after `end_ms` was not heard."""
 
     item_id: str
     content_index: int
@@ -103,7 +103,7 @@ class ItemRetrieved(SessionEvent):
 
 @dataclass(frozen=True)
 class TranscriptDelta(SessionEvent):
-    """Text that is settled, of speech that goes on or has ended."""
+    """Newly settled text of speech that goes on or has ended."""
 
     item_id: str
     content_index: int
@@ -112,7 +112,7 @@ class TranscriptDelta(SessionEvent):
 
 @dataclass(frozen=True)
 class TranscriptUnsettled(SessionEvent):
-    """The words after those that are settled, in place of the last ones that were sent: they may still change."""
+    """Words after the settled text, which may still change. They replace those of the last such event."""
 
     item_id: str
     content_index: int
@@ -121,7 +121,7 @@ class TranscriptUnsettled(SessionEvent):
 
 @dataclass(frozen=True)
 class TranscriptDone(SessionEvent):
-    """`seconds` is the length of the speech."""
+    """The final transcript of a turn or message. `seconds` is the length of the speech."""
 
     item_id: str
     content_index: int
@@ -150,18 +150,18 @@ class ResponseStatus(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a response was cancelled (the first two) or is incomplete."""
+    """Reason for which a response was cancelled (the first two) or is incomplete."""
 
     TURN_DETECTED = "turn_detected"
     CLIENT_CANCELLED = "client_cancelled"
     MAX_TOKENS = "max_output_tokens"
-    #: The API has no word for an answer that repeats itself; this is the one for an answer that the server ends.
+    #: The answer repeated itself. The API has no word for that; this is its word for an answer that the server ends.
     REPETITION = "content_filter"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of the chat, and seconds of sound in (of the turn that was answered) and out."""
+    """Tokens of the chat, and seconds of sound: of the answered turn, and of the answer."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -172,7 +172,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class ResponseState:
-    """A response as it is at one moment. `settings` are those it is made with."""
+    """A snapshot of a response. `settings` are those that it is made with."""
 
     id: str
     settings: VoiceSettings
@@ -180,7 +180,7 @@ class ResponseState:
     metadata: Mapping[str, str] | None = None
     status: ResponseStatus = ResponseStatus.IN_PROGRESS
     reason: EndReason | None = None
-    #: Why it failed: a code and a message.
+    #: Code and message of the failure.
     error: tuple[str, str] | None = None
     output: tuple[Item, ...] = ()
     usage: Usage = field(default_factory=Usage)
@@ -220,7 +220,7 @@ class OutputItemDone(SessionEvent):
 
 @dataclass(frozen=True)
 class PartPlace:
-    """Which part of which output an event is about. Messages have one part."""
+    """The part of an output item that an event is about. Messages have one part."""
 
     response_id: str
     item_id: str
@@ -236,7 +236,7 @@ class PartAdded(SessionEvent):
 
 @dataclass(frozen=True)
 class WrittenTextDelta(SessionEvent):
-    """Of a response in text."""
+    """New text of a response in text."""
 
     place: PartPlace
     text: str
@@ -244,7 +244,7 @@ class WrittenTextDelta(SessionEvent):
 
 @dataclass(frozen=True)
 class SpokenTextDelta(SessionEvent):
-    """Text that is spoken: as it is written, so before its sound."""
+    """New text of a spoken response, as it is written, so before its sound."""
 
     place: PartPlace
     text: str
@@ -252,7 +252,7 @@ class SpokenTextDelta(SessionEvent):
 
 @dataclass(frozen=True, eq=False)
 class SoundDelta(SessionEvent):
-    """Mono floats at `rate` samples a second."""
+    """Mono float32 samples at `rate` samples per second."""
 
     place: PartPlace
     samples: Floats
@@ -272,7 +272,7 @@ class SoundDone(SessionEvent):
 
 @dataclass(frozen=True)
 class SpokenTextDone(SessionEvent):
-    """`text` is all that was written; of a response that was interrupted, the item has only what was heard."""
+    """The whole written text of a message. The item of an interrupted response has only what was heard."""
 
     place: PartPlace
     text: str
@@ -286,7 +286,7 @@ class PartDone(SessionEvent):
 
 @dataclass(frozen=True)
 class ArgumentsDelta(SessionEvent):
-    """A part of the arguments of a function call, as JSON."""
+    """New characters of a function call's arguments, which are JSON."""
 
     response_id: str
     item_id: str
@@ -310,9 +310,9 @@ class ArgumentsDone(SessionEvent):
 
 @dataclass(frozen=True)
 class SessionError(SessionEvent):
-    """A command that was rejected, or a failure of the engine. The session goes on.
+    """A rejected command, or a failure of the engine. The session goes on.
 
-    `is_request` says that the client is at fault. `tag` is that of the command.
+    `is_request` is true if the client is at fault. `tag` is that of the command.
     """
 
     code: str

@@ -33,14 +33,14 @@ from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, TurnDet
 from antiphon.runtime.voice.turn_jobs import MAX_SILENCE, QUIET_SEARCH_SECONDS, TurnJobs
 from antiphon.runtime.voice.turns import SpeechTurn
 
-if TYPE_CHECKING:  # which needs msgspec; an embedded engine runs without it
+if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
     from antiphon.runtime.calls.tasks import Hear
 
-#: Sound is taken in at most so much at a time: decisions in it are made in its order.
+#: Maximum samples taken in at a time, so that decisions are made in the order of the sound.
 STEP = 2048
-#: Sound may come so much earlier than it was spoken, since it comes in pieces.
+#: Tolerated jitter: chunks may arrive this far ahead of real time.
 JITTER_SECONDS = 0.2
-#: Less sound than this is no turn to commit.
+#: Minimum samples for a commit.
 MIN_COMMIT = 100 * SAMPLES_PER_MS
 
 
@@ -55,9 +55,9 @@ _Item = Request | _Sound | TurnPrediction | _Command
 
 
 class HearingCall(ThreadCall):
-    """A call with a thread of its own. Emits the events of `runtime/calls/hearing.py`; the last is `HearingEnded`.
+    """A call in its own thread. Emits the events of `runtime/calls/hearing.py`; the last is `HearingEnded`.
 
-    Made, then `prepare`d, then `start`ed. Every control may be used from any thread, also before that.
+    Create it, `prepare` it, then `start` it. Every control may be used from any thread, also before that.
     """
 
     id_prefix = "hearing"
@@ -74,16 +74,16 @@ class HearingCall(ThreadCall):
         self._is_closed = threading.Event()
         self._is_ending = False
         self._pending: deque[_Sound | _Command] = deque()  # taken from the inbox, in order
-        self._question: Question | None = None  # the last one, until it is answered
-        self._turn: SpeechTurn | None = None  # that is open
+        self._question: Question | None = None  # last question, until it is answered
+        self._turn: SpeechTurn | None = None  # open turn
         self._num_turns = 0
-        self._floor = 0  # sound before it was committed or cleared
-        self._arrivals: deque[tuple[int, float]] = deque(maxlen=1024)  # ends of pieces of sound, and when they came
+        self._floor = 0  # sound before this position was committed or cleared
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=1024)  # end and arrival time of each chunk
         self._settings = TurnSettings()
         self._room = RoomLevel()
 
     def prepare(self, transcriber: Transcriber, options: HearingOptions) -> None:
-        """Load what hearing needs; raises what is wrong with the call."""
+        """Load the detectors; raise the error that rejects the call."""
         self._transcriber = transcriber
         self._settings = options.turns
         self._track = VoiceTrack(self._detectors)
@@ -129,7 +129,7 @@ class HearingCall(ThreadCall):
         self._inbox.put(self._finish)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
-        """End now; what has not been transcribed is dropped."""
+        """End now; discard sound that has not been transcribed."""
         self._is_closed.set()
         self._inbox.put(lambda: None)
 
@@ -145,7 +145,7 @@ class HearingCall(ThreadCall):
                 if not self._is_closed.is_set():
                     self._jobs.advance(self._speaking)
         except Exception:
-            if not self._is_closed.is_set():  # else the error is only that the engine is closed
+            if not self._is_closed.is_set():  # after closing, an error only means that the engine is closed too
                 raise
         finally:
             self._jobs.close()
@@ -154,11 +154,11 @@ class HearingCall(ThreadCall):
 
     @property
     def _speaking(self) -> SpeechTurn | None:
-        """The turn that is being spoken, unless it pauses."""
+        """The turn that is being spoken; None at a pause."""
         return self._turn if self._detector.is_voiced else None
 
     def _received(self) -> list[_Item]:
-        """Everything that has come; waits for the first, or until a hypothesis may be begun without it."""
+        """Return all received items; wait for the first, or until a hypothesis is due."""
         items: list[_Item] = []
         try:
             items.append(self._inbox.get(timeout=self._jobs.seconds_to_hypothesis(self._speaking)))
@@ -179,7 +179,7 @@ class HearingCall(ThreadCall):
                 self._pending.append(item)
 
     def _queue(self, sound: _Sound) -> None:
-        """Sound that waits already is taken in together with what follows it: each look at it waits for the engine."""
+        """Join sound with sound that waits, up to `STEP` samples: each call of the detector waits for the engine."""
         samples, last = sound.samples, self._pending[-1] if self._pending else None
         if isinstance(last, _Sound) and len(last.samples) + len(samples) <= STEP:
             samples = np.concatenate([last.samples, samples])
@@ -194,9 +194,9 @@ class HearingCall(ThreadCall):
             self._hear(item.samples, item.arrived)
 
     def _must_wait(self) -> bool:
-        """Whether sound has come faster than it was spoken while the end-of-turn model is asked.
+        """Return whether sound has come faster than it was spoken while the end-of-turn model is asked.
 
-        Then its answer goes first, so that turns of a recording are cut as if it were spoken now.
+        Then the model's answer goes first, so that turns of a recording are cut as if it were spoken now.
         """
         question = self._question
         if question is None or not isinstance(self._pending[0], _Sound):
@@ -225,7 +225,7 @@ class HearingCall(ThreadCall):
         if turn is not None and turn.guess is None and self._track.end - turn.window_start > self._jobs.max_open:
             cut = self._track.quietest(QUIET_SEARCH_SECONDS)
             self._jobs.cut(turn, cut, cut)
-        kept = self._track.end - LOOK_SAMPLES  # which is also more than the longest prefix
+        kept = self._track.end - LOOK_SAMPLES  # also more than the longest prefix
         self._track.forget(min(kept, self._jobs.first_needed(kept)))
 
     def _opened(self, start: int, window_start: int) -> SpeechTurn:
@@ -282,7 +282,7 @@ class HearingCall(ThreadCall):
             self._emit(events.TurnDropped(turn.number))
 
     def _arrival(self, position: int) -> float:
-        """When the sound up to a position had come."""
+        """Return when the sound up to a position had arrived."""
         return next((arrived for end, arrived in self._arrivals if end >= position), self._clock())
 
     # -- the end-of-turn model ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`AsyncHearing`: hearing for an asyncio reader, from a call here or in the engine process."""
+"""`AsyncHearing`: hearing for an asyncio reader, from a call in this process or in the engine process."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ class AsyncHearing(AsyncReader[HearingEvent]):
             self._control.push(samples_of(samples))
 
     def commit(self) -> None:
-        """End the turn here: what was pushed since the last turn is one. Answered by `TurnEnded` or `CommitEmpty`."""
+        """End the turn here, with all sound since the last turn. `TurnEnded` or `CommitEmpty` follows."""
         if not self._is_done:
             self._control.commit()
 
     def clear(self) -> None:
-        """Drop the sound since the last turn. Answered by `TurnDropped` if a turn was open, then `Cleared`."""
+        """Discard the sound since the last turn. `TurnDropped` follows if a turn was open, then `Cleared`."""
         if not self._is_done:
             self._control.clear()
 
     def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
-        """Use other settings from here on. An open turn goes on under them."""
+        """Use other settings from here on; an open turn goes on under them."""
         if not self._is_done:
             self._control.configure(turns, transcription)
 
     def set_min_speech(self, milliseconds: int) -> None:
-        """Speech has to last this long before it opens a turn: more than 0 while the caller itself is speaking."""
+        """Set the minimum length of speech that opens a turn: above 0 while the caller itself is speaking."""
         if not self._is_done:
             self._control.set_min_speech(milliseconds)
 
     def hold_hypotheses(self, is_held: bool) -> None:
-        """Begin no hypotheses while held, as while an answer is being made. Guesses and finals are still made."""
+        """Begin no hypotheses while held, as while an answer is being made. Guesses and final transcripts go on."""
         if not self._is_done:
             self._control.hold_hypotheses(is_held)
 
     def rest(self, milliseconds: int = 0) -> None:
-        """An answer has been heard, or will have been after so much more sound: the idle timeout counts from there."""
+        """Count the idle timeout from `milliseconds` of sound after now, when an answer will have been heard."""
         if not self._is_done:
             self._control.rest(milliseconds)
 
     def finish(self) -> None:
-        """No more sound will come. An open turn ends and is transcribed; `HearingEnded` follows."""
+        """Declare the sound complete. An open turn ends and is transcribed; `HearingEnded` follows."""
         if not self._is_done:
             self._control.finish()

@@ -1,4 +1,4 @@
-"""The items of a conversation: messages, function calls and their outputs. They never change; new ones replace them."""
+"""Items of a conversation: messages, function calls and their outputs. They never change; new ones replace them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Role(StrEnum):
 
 
 class ItemStatus(StrEnum):
-    """`INCOMPLETE` is an item whose response was interrupted, failed or reached its limit of tokens."""
+    """Status of an item. `INCOMPLETE`: its response was interrupted, failed or reached its token limit."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -31,7 +31,7 @@ class TextPart:
 
 @dataclass(frozen=True, eq=False)
 class SoundPart:
-    """Speech. `transcript` is None until it is known, and the part that was heard of an answer that was interrupted.
+    """Speech. `transcript` is None until it is known; of an interrupted answer it is the part that was heard.
 
     `samples` (mono, 16 kHz) is the sound of a message that the client gave; sound of turns and answers is not kept.
     """
@@ -53,7 +53,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text, written and spoken."""
+        """Written and spoken text of all parts."""
         texts = (part.text if isinstance(part, TextPart) else part.transcript or "" for part in self.parts)
         return "\n".join(text for text in texts if text)
 
@@ -71,7 +71,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class FunctionOutput:
-    """The client's answer to a call."""
+    """The client's result of a call."""
 
     id: str
     call_id: str
@@ -83,10 +83,10 @@ Item = Message | FunctionCall | FunctionOutput
 
 
 def answers_call(output: FunctionOutput, items: Iterable[Item]) -> bool:
-    """Whether the output's call is among the items."""
+    """Return whether the output's call is among the items."""
     return any(isinstance(item, FunctionCall) and item.call_id == output.call_id for item in items)
 
 
 def new_id(kind: str) -> str:
-    """An id such as `item_…`, `resp_…`, `call_…`."""
+    """Return a new id such as `item_…`, `resp_…`, `call_…`."""
     return f"{kind}_{uuid.uuid4().hex[:24]}"

@@ -1,4 +1,4 @@
-"""`ResponseRequest`: what a client asks of one response."""
+"""`ResponseRequest`: a client's request for one response."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 @dataclass(frozen=True)
 class ResponseRequest:
-    """`settings` are those of this response (the session's if None). `items` replace the conversation as its input.
+    """A request for a response. `settings` and `items`, if given, replace the session's and its conversation.
 
-    A response that is not `in_conversation` adds nothing to it and is not interrupted by speech. Several may run at
-    once.
+    A response that is not `in_conversation` adds nothing to the conversation and is not interrupted by speech. Several
+    such responses may run at once.
     """
 
     settings: VoiceSettings | None = None

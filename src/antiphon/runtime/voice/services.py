@@ -1,4 +1,4 @@
-"""`VoiceServices`: what a session needs of an engine. A server, a command and tests each have one."""
+"""`VoiceServices`: the engine services of a session. A server, a command and tests each implement them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
-#: What the model adds to its message, or to a call of a function. Reasoning is left out.
+#: Additions to the model's message, or to a function call. Reasoning is left out.
 AnswerPiece = Content | CallStart | CallArguments
 
 
 @dataclass(frozen=True)
 class AnswerUsage:
-    """`is_cut` says that the limit of tokens ended the answer, `is_repeating` that it repeated itself."""
+    """Tokens of an answer. `is_cut`: the token limit ended it; `is_repeating`: it was ended as it repeated itself."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -41,7 +41,7 @@ class HeardText:
 
 
 class Hearing(TurnControl, Protocol):
-    """A call that hears (`AsyncHearing`). The iterator raises what made it fail, and ends after `close`."""
+    """A hearing call (`AsyncHearing`). The iterator raises the error of a failure, and ends after `close`."""
 
     async def __anext__(self) -> HearingEvent: ...
 
@@ -49,20 +49,20 @@ class Hearing(TurnControl, Protocol):
 
 
 class Answer(Protocol):
-    """An answer that is being written. The iterator raises what made it fail. `close` returns at once."""
+    """An answer while it is generated. The iterator raises the error of a failure. `close` returns at once."""
 
     async def __anext__(self) -> AnswerPiece: ...
 
     @property
     def usage(self) -> AnswerUsage:
-        """Of what has been read; complete after the last piece."""
+        """Tokens read so far; complete after the last piece."""
 
     def close(self) -> None:
         """Abort the request. May be called twice, and after the end."""
 
 
 class StreamingSynthesis(Protocol):
-    """A text that is spoken while it is written (`AsyncSynthesis`). `close` aborts at once."""
+    """Speech of a text while it is written (`AsyncSynthesis`). `close` aborts at once."""
 
     async def __anext__(self) -> SpeechChunk: ...
 
@@ -74,36 +74,37 @@ class StreamingSynthesis(Protocol):
 
 
 class VoiceServices(Protocol):
-    """Each method may wait until its model is loaded; it raises why it cannot be. Cancelling that wait, or a call that
-    it opened, leaves nothing behind in the engine.
+    """The engine services of a session. A method may wait for its model to load, and raises if that fails.
+
+    Cancelling the wait, or a call that the method opened, leaves nothing behind in the engine.
     """
 
     async def hear(self, options: HearingOptions, model: str | None) -> Hearing: ...
 
     async def answer(self, items: Sequence[Item], settings: VoiceSettings) -> Answer:
-        """The model's answer to a conversation, with the settings' instructions, tools and sampling.
+        """Begin the model's answer to a conversation, with the settings' instructions, tools and sampling.
 
-        Messages without text may be among the items, also one of the person that has no transcript.
+        The items may include messages without text, also a person's message without a transcript.
         """
 
     async def prefill(self, items: Sequence[Item], settings: VoiceSettings) -> None:
-        """Put the prompt of a conversation into the prefix cache, with a low priority. The last message may go on."""
+        """Put a conversation's prompt into the prefix cache, at low priority. Its last message may go on."""
 
     async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
-        """Speech of a text that is appended, with the settings' voice, paced for a listener."""
+        """Open a synthesis of a text that is appended, with the settings' voice, paced for a listener."""
 
     async def transcribe(self, samples: Floats, options: TranscriptionOptions, model: str | None) -> HeardText:
-        """The transcript of a message's sound (16 kHz) that the client gave."""
+        """Transcribe the sound (16 kHz) of a message that the client gave."""
 
 
 class Echo(Protocol):
-    """Takes our own voice out of the microphone's sound (`EchoGuard`). Mono at 16 kHz."""
+    """Removes our own voice from the microphone's sound (`EchoGuard`). Mono at 16 kHz."""
 
     def played(self, samples: Floats, at: float) -> None:
-        """This goes to the speaker from `at` on, in milliseconds of the microphone's sound."""
+        """Announce sound that the speaker plays from `at` on, in milliseconds of the microphone's sound."""
 
     def stopped(self, at: float) -> None:
-        """What was announced for later is not played."""
+        """Report that sound announced for after `at` is not played."""
 
     def clean(self, samples: Floats) -> Floats:
-        """The next samples of the microphone, as many as were given. May run in another thread than the others."""
+        """Return the microphone's next samples without echo, as many as given. May run in a thread of its own."""

@@ -1,4 +1,4 @@
-"""`VoiceSession`: a conversation by voice. Commands in, events out, whatever the protocol."""
+"""`VoiceSession`: a conversation by voice, with commands in and events out, whatever the protocol."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from antiphon.runtime.voice.waterfall import Marks
 
 Parameters = ParamSpec("Parameters")
 
-#: Responses outside of the conversation that may run at once.
+#: Maximum responses in progress outside of the conversation.
 MAX_RESPONSES = 16
 
 
 def _command(
     method: Callable[Concatenate[VoiceSession, Parameters], None],
 ) -> Callable[Concatenate[VoiceSession, Parameters], None]:
-    """Run the method after the commands that wait for a commit, unless the session is closed."""
+    """Make a method run after the commands that wait for a commit, and not at all if the session is closed."""
 
     @wraps(method)
     def run(session: VoiceSession, /, *args: Parameters.args, **options: Parameters.kwargs) -> None:
@@ -55,10 +55,11 @@ def _command(
 
 
 class VoiceSession:
-    """Lives in an event loop. Commands return at once and never raise: what is wrong with one is a `SessionError`
-    event with the `tag` of the command. Events are read by iterating over the session, which ends after `close`.
+    """A conversation by voice, in an event loop. Commands return at once and never raise.
 
-    After `commit`, commands wait until the turn's item is in the conversation, so that their order holds.
+    The error of a command is a `SessionError` event with the `tag` of the command. Events are read by iterating over
+    the session, which ends after `close`. After `commit`, commands wait until the turn's item is in the conversation,
+    so that their order holds.
     """
 
     def __init__(
@@ -80,16 +81,15 @@ class VoiceSession:
 
     @property
     def settings(self) -> VoiceSettings:
-        """The current ones."""
         return self._context.settings
 
     @property
     def items(self) -> Sequence[Item]:
-        """The conversation as it is, in order."""
+        """Items of the conversation, in order."""
         return self._context.conversation.items
 
     def item(self, item_id: str) -> Item | None:
-        """An item of the conversation."""
+        """Return an item of the conversation, or None if it does not exist."""
         return self._context.conversation.get(item_id)
 
     def start(self) -> None:
@@ -106,13 +106,16 @@ class VoiceSession:
         return event
 
     async def overflowed(self) -> None:
-        """Returns when events have waited for so long that they were dropped. No more come; `close` is what is left."""
+        """Wait until the session has discarded unread events because there were too many.
+
+        No more events come; close the session.
+        """
         await self._context.events.overflowed.wait()
 
     # -- commands -----------------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
-        """Sound of the microphone, mono at 16 kHz, as it comes."""
+        """Push sound of the microphone, mono at 16 kHz, as it comes."""
         if not self._context.is_closed and len(samples):
             self.push_cleaned(self.cleaned(samples))
 
@@ -142,7 +145,7 @@ class VoiceSession:
 
     @_command
     def clear(self, tag: str | None = None) -> None:
-        """Drop the sound of the turn that has not ended. `BufferCleared` follows."""
+        """Discard the sound of the open turn. `BufferCleared` follows."""
         self._turns.clear()
 
     @_command
@@ -159,8 +162,8 @@ class VoiceSession:
     def add_item(self, item: Item, previous_item_id: str | None = None, tag: str | None = None) -> None:
         """Add an item after another one, at the beginning for `root`, at the end for None.
 
-        `ItemAdded` and `ItemDone` follow. Sound in it is transcribed; a response waits for that. The output of a
-        call that is not in the conversation is rejected.
+        `ItemAdded` and `ItemDone` follow. Sound in the item is transcribed, and responses wait for that. The output of
+        a call that is not in the conversation is rejected.
         """
         conversation = self._context.conversation
         if isinstance(item, FunctionOutput) and not answers_call(item, conversation.items):
@@ -196,7 +199,7 @@ class VoiceSession:
 
     @_command
     def truncate(self, item_id: str, content_index: int, end_ms: int, tag: str | None = None) -> None:
-        """Of an answer's sound, the client played only so much: its item keeps the words that were heard."""
+        """Cut an answer to the words heard in the first `end_ms` of its sound, which is all that the client played."""
         if self.item(item_id) is None:
             self._reject_unknown("truncate", item_id, tag)
             return
@@ -226,7 +229,7 @@ class VoiceSession:
 
     @_command
     def cancel(self, response_id: str | None = None, tag: str | None = None) -> None:
-        """Cancel a response: that of the conversation, or any by its id."""
+        """Cancel a response by its id, or the conversation's response for None."""
         response = self._responses.find(response_id)
         if response is None:
             which = "no response" if response_id is None else f"no response {response_id!r}"
@@ -235,7 +238,7 @@ class VoiceSession:
             self._responses.cancel(response, EndReason.CLIENT_CANCELLED)
 
     def close(self) -> None:
-        """End the session now, at any time. Everything that it has in the engine is aborted. May be called twice."""
+        """End the session and abort everything that it has in the engine. May be called at any time, and twice."""
         self._context.close()
         self._waiting.clear()
         self._responses.close()
@@ -243,7 +246,7 @@ class VoiceSession:
         self._context.tasks.cancel()
 
     async def aclose(self) -> None:
-        """`close`, and wait until nothing of the session is left."""
+        """Close the session, and wait until all its tasks have ended."""
         self.close()
         await self._context.tasks.ended()
 

@@ -15,7 +15,7 @@ SPOKEN_TOKENS = 1024
 
 
 class Modality(StrEnum):
-    """What a response is made of. A spoken one has its transcript too."""
+    """The medium of a response. Audio comes with its transcript."""
 
     AUDIO = "audio"
     TEXT = "text"
@@ -40,11 +40,11 @@ class ToolDefinition:
 class VoiceSettings:
     """Settings of a session, or of one response.
 
-    Models are None for the default one. A session that does not `answer` only transcribes. `create_response` answers
-    every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of
-    the person's speech are always made; `show_transcripts` emits events for them, and `show_unsettled` also for words
-    that may still change. `tool_name` is the only tool that a `REQUIRED` choice allows. `parallel_tools` tells whether
-    one answer may call several; None leaves it to the model. `max_tokens` of None is `SPOKEN_TOKENS` for speech.
+    A model of None is the default model. A session that does not `answer` only transcribes. `create_response` answers
+    every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of the
+    person's speech are always made; `show_transcripts` emits events for them, and `show_unsettled` also for words that
+    may still change. `tool_name` is the only tool that a `REQUIRED` choice allows. `parallel_tools` sets whether an
+    answer may call several tools; None leaves that to the model. `max_tokens` of None is `SPOKEN_TOKENS` for speech.
     """
 
     model: str | None = None
@@ -72,7 +72,7 @@ class VoiceSettings:
 
     @property
     def token_limit(self) -> int | None:
-        """Maximum tokens of an answer; None for what the context has room for."""
+        """Maximum tokens of an answer; None if only the context limits it."""
         if self.max_tokens is None:
             return SPOKEN_TOKENS if self.modality is Modality.AUDIO else None
         return None if self.max_tokens == "inf" else self.max_tokens

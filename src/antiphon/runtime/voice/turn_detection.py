@@ -1,6 +1,6 @@
 """`TurnDetector`: from the probabilities of speech in frames, and the end-of-turn model's answers, to turns.
 
-It has no clock and no thread. Positions and lengths are in samples of the stream.
+The detector has no clock and no thread. Positions and lengths are in samples of the stream.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from antiphon.audio.samples import SPEECH_RATE
 from antiphon.runtime.calls.turn_settings import TurnDetection, TurnSettings
 
 SAMPLES_PER_MS = SPEECH_RATE // 1000
-#: Inside speech a frame counts as voiced down to this much under the threshold.
+#: Probability below the threshold down to which a frame inside speech counts as voiced.
 RELEASE = 0.15
-#: Silence after which the turn may be over: its transcript is begun. As much of it belongs to the turn's sound.
+#: Silence after which the turn may be over and its transcript is begun. The turn's sound includes this silence.
 PAUSE = 96 * SAMPLES_PER_MS
-#: Lengths of a silence at which the end-of-turn model is asked.
+#: Lengths of silence at which the end-of-turn model is asked.
 LOOKS = tuple(ms * SAMPLES_PER_MS for ms in (192, 512, 1024, 2048, 4096))
-#: An answer of the model from here on means that the turn is complete.
+#: Minimum probability, from the end-of-turn model, of a complete turn.
 COMPLETE = 0.5
-#: A turn with less speech in it is none.
+#: Minimum speech of a turn; turns with less are dropped.
 MIN_TURN = 96 * SAMPLES_PER_MS
 
 
 @dataclass(frozen=True)
 class Began:
-    """A turn has begun. The prefix is part of it."""
+    """A turn has begun. `start` includes the prefix."""
 
     start: int
 
 
 @dataclass(frozen=True)
 class Paused:
-    """The turn may have ended here; `PAUSE` samples of silence have followed."""
+    """The turn may have ended at `end`, after which `PAUSE` samples of silence have followed."""
 
     end: int
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """After `Paused` the speech went on."""
+    """Speech resumed after `Paused`."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Ask the end-of-turn model about a turn that paused at `end`, and give the answer with the number."""
+    """A question to the end-of-turn model about a turn that paused at `end`. The detector's `answer` takes the reply."""
 
     number: int
     end: int
@@ -52,14 +52,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Completed:
-    """The turn is over; its speech ended here."""
+    """The turn is over; its speech ended at `end`."""
 
     end: int
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """What began was no speech."""
+    """The open turn was not speech."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,19 @@ Decision = Began | Paused | Resumed | Look | Completed | Dropped | Idle
 
 
 class TurnDetector:
-    """Takes one frame of `frame` samples after another.
+    """Turns frames of `frame` samples each into decisions.
 
-    Every turn gives `Began`, then any number of `Paused` and `Resumed` in turns, with `Look`s after a `Paused`, then
-    `Completed` (after a `Paused`) or `Dropped`. A turn that the caller ends has neither. Manual detection decides
-    nothing.
+    Every turn gives `Began`, then `Paused` and `Resumed` alternately, with `Look`s after a `Paused`, then `Completed`
+    (after a `Paused`) or `Dropped`. A turn that the caller ends gives neither. Manual detection decides nothing.
     """
 
     def __init__(self, settings: TurnSettings, frame: int) -> None:
         self._settings = settings
         self._frame = frame
         self._min_speech = 0
-        self._position = 0  # the end of the last frame
-        self._floor = 0  # the sound before it belongs to earlier turns
-        self._start: int | None = None  # of the speech that may be, or is, a turn
+        self._position = 0  # end of the last frame
+        self._floor = 0  # sound before this position belongs to earlier turns
+        self._start: int | None = None  # start of the speech that is, or may become, a turn
         self._is_open = False
         self._is_voiced = False
         self._speech_end = 0
@@ -100,7 +99,7 @@ class TurnDetector:
 
     @property
     def position(self) -> int:
-        """Where the last frame ended."""
+        """End of the last frame."""
         return self._position
 
     @property
@@ -111,31 +110,31 @@ class TurnDetector:
     # -- the caller's -------------------------------------------------------------------------------------------
 
     def configure(self, settings: TurnSettings) -> None:
-        """Use other settings from the next frame on. A turn that is open goes on, unless one of both is manual."""
+        """Use other settings from the next frame on. An open turn goes on, except to or from manual detection."""
         changed = {settings.detection, self._settings.detection}
         if len(changed) == 2 and TurnDetection.MANUAL in changed:
             self.restart(0)
         self._settings = settings
 
     def set_min_speech(self, length: int) -> None:
-        """Speech has to last so long before it is a turn."""
+        """Set the minimum samples of speech that open a turn."""
         self._min_speech = length
 
     def restart(self, floor: int) -> None:
-        """End the open turn, if any: sound before `floor` belongs to no later turn."""
+        """End the open turn, if any. Sound before `floor` belongs to no later turn."""
         self._floor = max(self._floor, floor)
         self._start, self._look = None, None
         self._is_open = self._is_voiced = self._is_paused = False
         self._num_voiced = self._num_looks = 0
 
     def rest(self, position: int) -> None:
-        """Count the idle timeout from here."""
+        """Count the idle timeout from this position."""
         self._idle_start = position
 
     # -- input --------------------------------------------------------------------------------------------------
 
     def push(self, probability: float) -> list[Decision]:
-        """The next frame's probability of speech."""
+        """Take the next frame's probability of speech; return the decisions."""
         settings = self._settings
         start, self._position = self._position, self._position + self._frame
         limit = max(settings.threshold - RELEASE, 0.01) if self._is_voiced else settings.threshold
@@ -146,7 +145,7 @@ class TurnDetector:
         return decided + self._idle()
 
     def answer(self, look: Look, probability: float) -> list[Decision]:
-        """The end-of-turn model's answer. One that came too late, the speech having gone on, changes nothing."""
+        """Take the end-of-turn model's answer; return the decisions. An answer after speech resumed is ignored."""
         if self._look is None or self._look.number != look.number:
             return []
         self._look = None

@@ -1,4 +1,4 @@
-"""`TurnJobs`: the transcription of turns: hypotheses while one is spoken, a guess when it pauses, its windows.
+"""`TurnJobs`: the transcription of turns: hypotheses during speech, a guess at a pause, and closed windows.
 
 One job runs at a time. A window whose text is final goes first, then a guess; either aborts a running hypothesis.
 """
@@ -26,15 +26,16 @@ from antiphon.runtime.transcription.windows import MIN_VOICE
 from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS
 from antiphon.runtime.voice.turns import Guess, JobKind, Outcome, SpeechTurn, TurnJob
 
-#: A window that is open for longer is closed at the quietest moment of its last seconds.
+#: Maximum seconds of an open window, which is then closed at the quietest moment of its last seconds.
 MAX_OPEN_SECONDS = 24.0
 QUIET_SEARCH_SECONDS = 2.0
-#: Of the silence before and after speech so much is transcribed with it; more may become words that nobody said.
+#: Maximum samples of silence before and after speech that are transcribed with it; more may become words that nobody
+#: said.
 MAX_SILENCE = 400 * SAMPLES_PER_MS
 
 
 class TurnJobs:
-    """Used by the thread of a `HearingCall`. Requests that ended come to `inbox`; `take` goes on with their job."""
+    """Jobs of a `HearingCall`, for its thread. Ended requests come to `inbox`; `take` continues their job."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class TurnJobs:
         self._runner = JobRunner(transcriber.port, inbox)
         self._interval = round(options.interval * SPEECH_RATE)
         self._backoff = options.backoff
-        self._next_hypothesis = 0.0  # by the clock
+        self._next_hypothesis = 0.0  # time of the clock
         self._turns: list[SpeechTurn] = []
         self._job: TurnJob | None = None
         self._makes_hypotheses = options.hypotheses
@@ -61,19 +62,18 @@ class TurnJobs:
         self.configure(options.transcription)
 
     def configure(self, options: TranscriptionOptions) -> None:
-        """Transcribe so from the next job on. Raises what the model cannot do."""
+        """Use these options from the next job on. Raise InvalidRequestError if the model cannot follow them."""
         self._language = self._transcriber.language(options)
         # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
         self._options = replace(options, timestamps=False, sequential=False)
         self._prompt = self._recogniser.prompt_tokens(options)
 
     def hold(self, is_held: bool) -> None:
-        """Begin no hypotheses while held."""
         self._is_held = is_held
 
     @property
     def max_open(self) -> int:
-        """Samples of an open window."""
+        """Maximum samples of an open window."""
         return round(min(MAX_OPEN_SECONDS, 0.8 * self._recogniser.window_seconds) * SPEECH_RATE)
 
     @property
@@ -82,7 +82,7 @@ class TurnJobs:
         return not self._turns
 
     def first_needed(self, otherwise: int) -> int:
-        """Sound from here on is used by a turn."""
+        """Return the position from which a turn needs sound, or `otherwise` if no turn does."""
         return min((turn.first_needed() for turn in self._turns), default=otherwise)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class TurnJobs:
     # -- turns --------------------------------------------------------------------------------------------------
 
     def open(self, number: int, start: int, window_start: int) -> SpeechTurn:
-        """A turn begins. What is before its first window is silence."""
+        """Open a turn. Sound before its first window is silence."""
         first = max(window_start, self._track.origin)
         turn = SpeechTurn(number, start, Hypotheses(self._recogniser), first, first)
         self._turns.append(turn)
@@ -103,17 +103,17 @@ class TurnJobs:
         turn.window_start = turn.seen = start
 
     def pause(self, turn: SpeechTurn, end: int) -> None:
-        """The turn may have ended: guess its transcript."""
+        """Request a guess at the transcript: the turn may have ended."""
         turn.guess = Guess(end)
 
     def resume(self, turn: SpeechTurn) -> None:
-        """It has not. The guess is void."""
+        """Discard the guess: speech resumed."""
         if turn.guess is not None and self._job is not None and self._job.turn is turn:
             self._abort(JobKind.GUESS)
         turn.guess = None
 
     def end(self, turn: SpeechTurn, end: int, sound_end: int, marks: TurnMarks) -> None:
-        """The turn is over; unless a guess stands, its last window is transcribed."""
+        """End the turn. Its last window is transcribed, unless the guess covers it."""
         turn.end, turn.marks = end, marks
         if turn.error is not None or (turn.guess is not None and turn.guess.end == end):
             self._complete(turn)
@@ -122,13 +122,13 @@ class TurnJobs:
             self.cut(turn, sound_end, sound_end)
 
     def drop(self, turn: SpeechTurn) -> None:
-        """It is none: forget it."""
+        """Discard a turn without a transcript."""
         if self._job is not None and self._job.turn is turn:
             self._abort(self._job.kind)
         self._turns.remove(turn)
 
     def _complete(self, turn: SpeechTurn) -> None:
-        """Emit the transcript of a turn that has ended, if all of it is there."""
+        """Emit the transcript or error of a turn that has ended, if all of it is transcribed."""
         if turn.end is None or turn.marks is None:
             return
         if turn.error is not None:
@@ -147,7 +147,7 @@ class TurnJobs:
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def advance(self, speaking: SpeechTurn | None) -> None:
-        """Begin the next job, if there is one. `speaking` is the turn that is being spoken, unless it pauses."""
+        """Begin the next job, if any. `speaking` is the turn that is being spoken; None at a pause."""
         while self._job is None or self._job.kind is JobKind.HYPOTHESIS:
             turn = next((turn for turn in self._turns if turn.is_awaited), None)
             if turn is None:
@@ -161,7 +161,10 @@ class TurnJobs:
             self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
 
     def seconds_to_hypothesis(self, speaking: SpeechTurn | None) -> float | None:
-        """Until `advance` begins one. None: not before a job ends, more sound comes or a hold is lifted."""
+        """Return the seconds until `advance` begins a hypothesis.
+
+        Return None if a job has to end, more sound has to come or a hold has to be lifted first.
+        """
         if self._job is not None or speaking is None or not self._makes_hypotheses or self._is_held:
             return None
         if self._track.end - max(speaking.seen, speaking.window_start) < self._interval:
@@ -196,20 +199,20 @@ class TurnJobs:
         self._job = TurnJob(kind, turn, start, work, now)
         try:
             self._runner.start(work)
-        except (EngineError, ModelNotFoundError):  # there is no engine, or no model, any more
+        except (EngineError, ModelNotFoundError):  # the engine or the model is closed
             raise
         except AntiphonError as error:
             self._failed(error)
 
     def _abort(self, kind: JobKind) -> None:
-        """End the running job if it is of that kind."""
+        """Abort the running job if it is of this kind."""
         if self._job is not None and self._job.kind is kind:
             job, self._job = self._job, None
             self._runner.abort(job.work)
             self._count_hypothesis(job)
 
     def take(self, request: Request) -> None:
-        """A request has ended."""
+        """Continue the job of a request that has ended."""
         try:
             work = self._runner.take(request)
         except (EngineError, ModelNotFoundError) as error:
@@ -219,7 +222,7 @@ class TurnJobs:
             self._finish_job()
 
     def _failed(self, error: AntiphonError) -> None:
-        """The running job failed. A hypothesis, or a guess of a turn that goes on, is simply not made."""
+        """End the running job, which failed. The turn fails only if its final transcript was being made."""
         job, self._job = self._job, None
         assert job is not None
         self._runner.abort(job.work)
@@ -262,7 +265,7 @@ class TurnJobs:
             turn.guess.outcome = outcome
             if turn.end is None:
                 self._emit(TurnGuess(turn.number, turn.text(outcome), turn.guess.end // SAMPLES_PER_MS))
-                if outcome.segment is not None:  # a hypothesis too, if the turn goes on
+                if outcome.segment is not None:  # serves as a hypothesis if the turn goes on
                     turn.hypotheses.add(outcome.segment.tokens, outcome.language)
         self._complete(turn)
 

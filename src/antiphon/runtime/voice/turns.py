@@ -1,4 +1,4 @@
-"""`SpeechTurn`: what is known of one turn of speech while it is heard and transcribed. Positions are in samples."""
+"""`SpeechTurn`: the state of a turn of speech while it is heard and transcribed. Positions are in samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.runtime.transcription.window.decoding import WindowJob
 
 
 class JobKind(Enum):
-    """A hypothesis of the open window, its transcript in case that the turn ends here, or that of a closed window."""
+    """A hypothesis of the open window, a guess at the transcript of a turn that pauses, or a closed window."""
 
     HYPOTHESIS = auto()
     GUESS = auto()
@@ -22,7 +22,7 @@ class JobKind(Enum):
 
 @dataclass(eq=False)
 class TurnJob:
-    """A window of a turn in the recogniser."""
+    """A window of a turn that is being transcribed."""
 
     kind: JobKind
     turn: SpeechTurn
@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Guess:
-    """The transcript of a turn that paused at `end`, once it is made."""
+    """The transcript of a turn that paused at `end`; its outcome is None until it is made."""
 
     end: int
     outcome: Outcome | None = None
@@ -51,39 +51,39 @@ class Guess:
 
 @dataclass(eq=False)
 class SpeechTurn:
-    """`window_start` is where the open window begins; `closed` are windows before it that are not transcribed yet."""
+    """A turn. Its open window begins at `window_start`; `closed` are earlier windows, not transcribed yet."""
 
     number: int
     start: int
     hypotheses: Hypotheses
     window_start: int
-    seen: int  # where the last hypothesis ended
+    seen: int  # position at which the last hypothesis ended
     closed: list[tuple[int, int]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     language: str | None = None
     guess: Guess | None = None
-    #: An event has named it.
+    #: True once an event has named the turn.
     is_named: bool = False
     first_look: float | None = None
     look_seconds: float = 0.0
     num_hypotheses: int = 0
     hypothesis_seconds: float = 0.0
-    #: Of a turn that has ended.
+    #: Set when the turn has ended.
     end: int | None = None
     marks: TurnMarks | None = None
     error: AntiphonError | None = None
 
     def context(self) -> list[int]:
-        """The end of the text before the open window."""
+        """Return the last tokens of the text before the open window."""
         return [token for segment in self.segments for token in segment.tokens][-CONTEXT_TOKENS:]
 
     def text(self, outcome: Outcome | None = None) -> str:
-        """Of the windows that are transcribed, and the outcome's."""
+        """Return the text of the transcribed windows and of the outcome."""
         more = [outcome.segment] if outcome is not None and outcome.segment is not None else []
         return joined_text([*self.segments, *more])
 
     def take(self, outcome: Outcome) -> None:
-        """The first window that is not transcribed yet has been."""
+        """Add the outcome of the first window that is not transcribed yet."""
         if outcome.segment is not None:
             self.segments.append(outcome.segment)
         self.language = outcome.language or self.language
@@ -98,10 +98,10 @@ class SpeechTurn:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a text that is final, or may be, is still to be made."""
+        """Whether a final text, or a guess, is still to be made."""
         is_guess_awaited = self.guess is not None and self.guess.outcome is None
         return self.error is None and (bool(self.closed) or is_guess_awaited)
 
     def first_needed(self) -> int:
-        """Sound from here on is still to be transcribed."""
+        """Return the position from which sound is still to be transcribed."""
         return self.closed[0][0] if self.closed else self.window_start

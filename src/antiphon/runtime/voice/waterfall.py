@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-#: What each mark waits for; the latest of them is what it did wait for.
+#: Marks that each mark waits for, the latest of which it did wait for.
 WAITS_FOR: dict[str, tuple[str, ...]] = {
     "turn_decided": ("speech_ended",),
     "transcription_started": ("speech_ended",),
@@ -21,7 +21,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Stage:
-    """What led to a mark: from the latest of those it waited for, in seconds of the session's clock."""
+    """The wait before a mark, from the latest mark that it waited for, in seconds of the session's clock."""
 
     name: str
     waited_for: str
@@ -35,10 +35,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """Seconds of the session's clock; None for what did not happen.
+    """Marks of a turn, in seconds of the session's clock; None for a mark that was not reached.
 
-    The last two are when the first text and sound went out. What was made before the turn was decided (a speculative
-    answer) waits for the decision. Responses that the client asked for begin with `requested`.
+    The last two are when the first text and sound went out. Output that was made before the turn was decided (a
+    speculative answer) waits for the decision. Responses that the client asked for begin with `requested`.
     """
 
     speech_ended: float | None = None
@@ -55,18 +55,18 @@ class Waterfall:
 
     @property
     def start(self) -> float | None:
-        """What the others are measured from: the end of speech, else the request."""
+        """Reference time of the other marks: the end of speech, otherwise the request."""
         return self.speech_ended if self.speech_ended is not None else self.requested
 
     def milliseconds(self) -> dict[str, int]:
-        """Each mark that is known, from the start. Negative for what was ready before."""
+        """Return each known mark in milliseconds from the start; negative for marks before it."""
         start = self.start
         if start is None:
             return {}
         return {name: round(1000 * (at - start)) for name, at in self._known().items()}
 
     def stages(self) -> list[Stage]:
-        """That of each mark which waited for another."""
+        """Return the stage of each mark that waited for another."""
         known = self._known()
         made = []
         for mark, causes in WAITS_FOR.items():
@@ -77,7 +77,7 @@ class Waterfall:
         return made
 
     def critical_path(self) -> list[Stage]:
-        """From the start to the first sound (or text), earliest first: each stage waited for the one before."""
+        """Return the stages from the start to the first sound (or text), each of which waited for the one before."""
         stages = {stage.name: stage for stage in self.stages()}
         mark = "first_sound" if "first_sound" in stages else "first_text"
         path: list[Stage] = []
@@ -92,7 +92,7 @@ class Waterfall:
 
 
 class Marks:
-    """A waterfall that is being filled. The first time of each mark counts."""
+    """A waterfall that is being filled."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.waterfall = Waterfall()
@@ -100,13 +100,13 @@ class Marks:
 
     @classmethod
     def of_request(cls, clock: Callable[[], float]) -> Marks:
-        """The marks of a response that is requested now."""
+        """Return the marks of a response that is requested now."""
         marks = cls(clock)
         marks.note("requested")
         return marks
 
     def note(self, mark: str) -> None:
-        """The mark is reached now."""
+        """Set the mark to this moment, unless it is set already."""
         if getattr(self.waterfall, mark) is None:
             self.set(mark, self._clock())
 

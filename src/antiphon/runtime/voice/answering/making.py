@@ -1,4 +1,4 @@
-"""`Making`: an answer that is written, and spoken while it is written."""
+"""`Making`: an answer while it is written, and spoken as it is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.text.tool_calls.unspoken import UnspokenCalls
 
 @dataclass(frozen=True)
 class MessageEnd:
-    """All of the message has been written, and spoken."""
+    """The whole message has been written and spoken."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ Piece = AnswerPiece | SpeechChunk | MessageEnd | Made | Failed
 
 
 class Making:
-    """Gives pieces to `receive` in the order of the answer: a message with its sound, then calls, at last its end.
+    """Passes an answer to `receive` in pieces: a message with its sound, then calls, at last `Made` or `Failed`.
 
-    Until `release` the pieces are held. After `abort` there are none.
+    Pieces are held until `release`. After `abort` there are no more pieces.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Making:
         self._task = tasks.start(self._run())
 
     def release(self, receive: Callable[[Piece], None]) -> None:
-        """Give what is held, and from here on every piece as it is made."""
+        """Pass on the pieces that are held, and from here on every piece as it is made."""
         self._receive = receive
         held, self._held = self._held, []
         for piece in held:
@@ -82,7 +82,7 @@ class Making:
 
     @property
     def has_failed(self) -> bool:
-        """Of one that is held."""
+        """Whether an answer whose pieces are held has failed."""
         return any(isinstance(piece, Failed) for piece in self._held)
 
     @property
@@ -153,7 +153,7 @@ class Making:
 
     def _write(self, text: str) -> None:
         if not text or (not self._in_message and not text.strip()):
-            return  # blanks before a message, or between calls, are none
+            return  # blanks before a message, or between calls, are no message
         self._in_message = True
         if self._clauses is not None and next(self._clauses.push(text), None) is not None:
             self._marks.note("first_clause")
@@ -166,7 +166,7 @@ class Making:
             self._speech.append(text)
 
     async def _end_message(self) -> None:
-        """What follows a message comes after the last of its sound."""
+        """End the open message, if any. Waits for the last of its sound, so that later pieces come after it."""
         self._write(self._unspoken.finish())
         if not self._in_message:
             return

@@ -1,4 +1,4 @@
-"""`Output`: the items of one response as they are made, and their events in order."""
+"""`Output`: the items of one response as they are made, with their events in order."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class _OpenCall:
 
 
 class Output:
-    """One item is open at a time. `conversation` is None for a response outside of it.
+    """Items of a response, at most one of them open. `conversation` is None for a response outside of it.
 
-    `playbacks` are those of the spoken messages, by item.
+    `playbacks` are the playbacks of spoken messages by item id.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Output:
 
     @property
     def seconds(self) -> float:
-        """Of sound that was sent."""
+        """Seconds of sound sent."""
         return sum(playback.seconds for playback in self.playbacks.values())
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """More of a message's text. The first opens it."""
+        """Append text to the open message; open one if necessary."""
         message = self._message()
         message.playback.write(text)
         delta = SpokenTextDelta if self._modality is Modality.AUDIO else WrittenTextDelta
         self._emit(delta(message.place, text))
 
     def send(self, chunk: SpeechChunk) -> float:
-        """Sound of the open message; the seconds until a listener hears it."""
+        """Send sound of the open message; return the seconds until a listener hears it."""
         message = self._message()
         wait = message.playback.send(chunk, self._clock())
         self._emit(SoundDelta(message.place, chunk.samples, chunk.rate))
@@ -104,7 +104,7 @@ class Output:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def call(self, name: str) -> None:
-        """A call begins."""
+        """Open a function call."""
         self.close()
         call = FunctionCall(new_id("item"), new_id("call"), name, "", ItemStatus.IN_PROGRESS)
         self._open = _OpenCall(call, self._add(call))
@@ -119,7 +119,7 @@ class Output:
     # -- ends ---------------------------------------------------------------------------------------------------
 
     def close(self, status: ItemStatus = ItemStatus.COMPLETED) -> None:
-        """End the open item, if there is one. A message that is not completed keeps what was heard of it."""
+        """End the open item, if any. A message that is not completed keeps only what was heard."""
         opened, self._open = self._open, None
         if isinstance(opened, _OpenMessage):
             self._close_message(opened, status)
@@ -144,7 +144,7 @@ class Output:
         self._finish(Message(place.item_id, Role.ASSISTANT, (part,), status), place.output_index)
 
     def stop(self) -> None:
-        """The listener stops playing the open message."""
+        """Stop playback of the open message."""
         if isinstance(self._open, _OpenMessage):
             self._open.playback.stop(self._clock())
 

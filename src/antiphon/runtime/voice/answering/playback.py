@@ -1,4 +1,4 @@
-"""`Playback`: what a listener has heard of a spoken message, by the words' times."""
+"""`Playback`: the part of a spoken message that a listener has heard, by the words' times."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from antiphon.runtime.voice.answering.listener import Listener
 
 
 class Playback:
-    """The sound of one message. Times are seconds of the session's clock, positions seconds of the message's sound.
+    """The sound of one message. Times are seconds of the session's clock, positions seconds of the message.
 
-    The listener plays it after what has come before, until the client says what it played (`truncate`).
+    The listener plays the sound after all earlier sound, until the client reports how much it played (`truncate`).
     """
 
     def __init__(self, listener: Listener) -> None:
         self.text = ""
-        #: Of the sound that was sent.
+        #: Seconds of sound sent.
         self.seconds = 0.0
         self._listener = listener
-        self._words: list[tuple[float, int]] = []  # when half of a word is heard, and where it ends in the text
+        self._words: list[tuple[float, int]] = []  # middle of each word in the sound, and its end in the text
         self._num_located = 0  # characters of the cleaned text whose sound was sent
-        self._ends_at = 0.0  # when the listener will have heard all that was sent
+        self._ends_at = 0.0  # when the listener will have heard all sound sent
         self._is_complete = False
-        self._heard: float | None = None  # where playing stopped
+        self._heard: float | None = None  # position at which playing stopped
 
     def write(self, text: str) -> None:
         self.text += text
 
     def send(self, chunk: SpeechChunk, now: float) -> float:
-        """Take note of sound that goes out, whose text was written; the seconds until the listener hears it."""
+        """Record sound that is sent after its text was written; return the seconds until the listener hears it."""
         wait = self._listener.play(chunk.seconds, now)
         self._ends_at = now + wait + chunk.seconds
         self._locate(chunk)
@@ -36,7 +36,7 @@ class Playback:
         return wait
 
     def _locate(self, chunk: SpeechChunk) -> None:
-        """Find the chunk's words in the text. One that is not in the chunk's part of it is passed over."""
+        """Find the chunk's words in the text. A word that is not in the chunk's part of it is skipped."""
         text, ends = clean_with_ends(self.text)
         start = text.find(chunk.text, self._num_located) if chunk.text else -1
         position, limit = (self._num_located, len(text)) if start < 0 else (start, start + len(chunk.text))
@@ -49,35 +49,35 @@ class Playback:
         self._num_located = position if start < 0 else limit
 
     def complete(self) -> None:
-        """All the sound was sent."""
+        """Declare that all sound was sent."""
         self._is_complete = True
 
     def remaining(self, now: float) -> float:
-        """Seconds of sound that were sent and not heard yet."""
+        """Return the seconds of sound sent and not heard yet."""
         return 0.0 if self._heard is not None else min(self.seconds, max(0.0, self._ends_at - now))
 
     def is_playing(self, now: float) -> bool:
         return self.remaining(now) > 0
 
     def stop(self, now: float) -> None:
-        """The listener stops playing here."""
+        """Stop playing now, unless stopped already."""
         if self._heard is None:
             self._heard = self.seconds - self.remaining(now)
 
     def truncate(self, seconds: float) -> None:
-        """The client played so much."""
+        """Set the seconds of sound that the client played."""
         self._heard = seconds
 
     @property
     def heard_text(self) -> str:
-        """The text up to where playing stopped; all that was sent if it did not."""
+        """Text up to where playing stopped; if it did not, the text of all sound sent."""
         heard = self.seconds if self._heard is None else self._heard
         if self._is_complete and heard >= self.seconds:
             return self.text
         return self.text[: self._text_end(heard)]
 
     def _text_end(self, seconds: float) -> int:
-        """Where the last word that was mostly heard ends in the text, with the marks that follow it."""
+        """Return the text index after the last word that was mostly heard, including punctuation after it."""
         end = 0
         for middle, word_end in self._words:
             if middle > seconds:

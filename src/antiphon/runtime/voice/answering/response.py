@@ -30,14 +30,14 @@ from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content
 
 @dataclass(frozen=True)
 class ResponseHooks:
-    """What a session does beside: `on_sound` gets a chunk that goes out and the seconds until it is heard."""
+    """Callbacks of a session. `on_sound` receives each chunk that goes out and the seconds until it is heard."""
 
     on_sound: Callable[[Response, SpeechChunk, float], None]
     on_done: Callable[[Response], None]
 
 
 class Response:
-    """Is made from the beginning; nothing of it is emitted before `begin`."""
+    """A response, made from its creation on; nothing of it is emitted before `begin`."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Response:
         self._context = context
         self._hooks = hooks
         self.marks = marks
-        #: The items of the conversation that it answers; their transcripts may still be made.
+        #: Ids of the conversation's items that it answers; their transcripts may still be made.
         self.input_ids = input_ids
         settings = request.settings or context.settings
         self.state = ResponseState(new_id("resp"), settings, request.in_conversation, request.metadata)
-        #: Of the speech that it answers.
+        #: Seconds of the speech that it answers.
         self.input_seconds = 0.0
         self.output = Output(
             self.state.id,
@@ -78,25 +78,25 @@ class Response:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether nothing has gone out that the person can have heard, or read."""
+        """Whether no output has gone out that the person can have heard or read."""
         return not (self.output.seconds if self.state.settings.modality is Modality.AUDIO else self.output.items)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed before it began."""
+        """Whether the response failed before it began."""
         return self._making.has_failed
 
     def begin(self) -> None:
-        """Emit what there is, and the rest as it is made."""
+        """Emit the output so far, and the rest as it is made."""
         self._context.emit(ResponseStarted(self.state))
         self._making.release(self._take)
 
     def abort(self) -> None:
-        """Nothing more is made: the engine's calls are closed before this returns. Emits nothing."""
+        """Stop making the response, without events. The engine's calls are closed before this returns."""
         self._making.abort()
 
     def cancel(self, reason: EndReason) -> None:
-        """End a response that has begun. What was played of it is what was heard."""
+        """End a response that has begun. Its items keep only what was played."""
         if self.is_done:
             return
         self.abort()
@@ -131,7 +131,7 @@ class Response:
             self._end(ResponseStatus.COMPLETED, usage)
 
     def _fail(self, error: Exception, usage: AnswerUsage) -> None:
-        """A request that cannot be carried out is the response's failure alone; the engine's is the session's too."""
+        """End the response as failed. An error of the engine, not of the request, is also emitted for the session."""
         is_request = isinstance(error, AntiphonError) and not isinstance(error, EngineError)
         code = "invalid_request" if is_request else "engine_error"
         message = str(error) if isinstance(error, AntiphonError) else f"{type(error).__name__}: {error}"

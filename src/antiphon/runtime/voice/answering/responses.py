@@ -1,4 +1,4 @@
-"""`Responses`: the responses of a session: one of the conversation at a time, and any number beside it."""
+"""`Responses`: the responses of a session, one of the conversation at a time and any number outside of it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.services import Echo
 from antiphon.runtime.voice.waterfall import Marks
 
-#: Speech must be this long to interrupt an answer that is being heard.
+#: Minimum milliseconds of speech that interrupt an answer while it is heard.
 MIN_INTERRUPTION_MS = 200
-#: What a client may still play of an answer that was interrupted, before it hears of that.
+#: Milliseconds of an interrupted answer that a client may still play before it learns of the interruption.
 CLIENT_STOPS_MS = 300
 
 
 class Responses:
-    """`on_idle` is called when the conversation's response has ended."""
+    """Responses in progress. `on_idle` is called when the conversation's response has ended."""
 
     def __init__(
         self, context: SessionContext, listening: Listening, echo: Echo | None, on_idle: Callable[[], None]
@@ -40,20 +40,20 @@ class Responses:
         self._echo = echo
         self._on_idle = on_idle
         self._hooks = ResponseHooks(self._on_sound, self._on_done)
-        #: That of the conversation, while it is being made.
+        #: The conversation's response while it is being made.
         self.active: Response | None = None
-        #: The items that the latest response of the conversation answers, or answered.
+        #: Ids of the items that the conversation's latest response answers, or answered.
         self.answered_ids: frozenset[str] = frozenset()
         self._others: dict[str, Response] = {}
         self._held: set[Response] = set()
         self._playbacks: dict[str, Playback] = {}
-        #: Of the conversation's messages. Sound of other responses is taken to be played on its own.
+        #: Listener of the conversation's messages. Sound of other responses is taken to be played on its own.
         self._listener = Listener()
 
     # -- starting -----------------------------------------------------------------------------------------------
 
     def start(self, request: ResponseRequest, marks: Marks) -> Response:
-        """Start one, and emit it from the beginning."""
+        """Start a response, and emit it from the beginning."""
         ids: Sequence[str] = ()
         if request.items is None:
             ids = self._context.complete_ids()
@@ -66,7 +66,7 @@ class Responses:
         return response
 
     def prepare(self, items: Sequence[Item], marks: Marks) -> Response:
-        """Begin to make one of the conversation before it is known whether it is needed: `adopt` it, or `drop` it."""
+        """Start a response of the conversation before it is known to be needed: `adopt` or `drop` it later."""
         known, ids = partial(transcribed_items, self._context, items), frozenset(item.id for item in items)
         response = Response(self._context, ResponseRequest(), known, marks, self._listener, self._hooks, ids)
         self._held.add(response)
@@ -95,23 +95,23 @@ class Responses:
     # -- ending -------------------------------------------------------------------------------------------------
 
     def find(self, response_id: str | None) -> Response | None:
-        """One in progress; that of the conversation for None."""
+        """Return a response in progress by its id, or the conversation's for None."""
         if response_id is None or (self.active is not None and self.active.id == response_id):
             return self.active
         return self._others.get(response_id)
 
     @property
     def num_others(self) -> int:
-        """Outside of the conversation, in progress."""
+        """Number of responses in progress outside of the conversation."""
         return len(self._others)
 
     def abort_active(self) -> None:
-        """The first step of an interruption, before anything is emitted."""
+        """Abort the conversation's response without events, as the first step of an interruption."""
         if self.active is not None:
             self.active.abort()
 
     def interrupt(self) -> None:
-        """The person speaks: end the conversation's response, and what is still being played of those before it."""
+        """End the conversation's response, and the playing of earlier ones, because the person speaks."""
         if self.active is not None:
             self.cancel(self.active, EndReason.TURN_DETECTED)
         elif self.is_heard:
@@ -120,14 +120,14 @@ class Responses:
         self._listening.set_min_speech(0)
 
     def cancel(self, response: Response, reason: EndReason) -> None:
-        """End a response in progress. With that of the conversation, the listener stops playing."""
+        """End a response in progress. If it is the conversation's, the listener stops playing."""
         if response is self.active:
             response.abort()
             self._stop_playing()
         response.cancel(reason)
 
     def _stop_playing(self) -> None:
-        """Messages that were not heard to their end keep what was heard: one of them, and those that come after it."""
+        """Stop playing. Messages that were not heard to their end keep only what was heard."""
         now = self._context.clock()
         for item_id, playback in self._playbacks.items():
             if playback.is_playing(now):
@@ -136,7 +136,7 @@ class Responses:
         self._listener.stop(now)
 
     def truncate(self, item_id: str, end_ms: int) -> str | None:
-        """The client played so much of a message; why that cannot be, if it cannot."""
+        """Record how much of a message the client played; return the error message if that is impossible."""
         playback = self._playbacks.get(item_id)
         if playback is None:
             return f"item {item_id!r} has no sound of an answer"
@@ -151,19 +151,19 @@ class Responses:
         return None
 
     def _keep_heard(self, item_id: str, playback: Playback) -> None:
-        """One in progress keeps it when it ends."""
+        """Cut a message to what was heard; a message in progress is cut when it ends."""
         item = self._context.conversation.get(item_id)
         if isinstance(item, Message) and item.status is not ItemStatus.IN_PROGRESS:
             part = SoundPart(playback.heard_text, playback.seconds)
             self._context.conversation.replace(replace(item, parts=(part,)), is_change=True)
 
     def forget(self, item_id: str) -> None:
-        """The item was deleted."""
+        """Discard the playback of a deleted item, unless its response is in progress."""
         if self.active is None or item_id not in self.active.output.playbacks:
             self._playbacks.pop(item_id, None)
 
     def close(self) -> None:
-        """Abort everything, without events."""
+        """Abort all responses, without events."""
         responses = [*self._others.values(), *self._held, *([self.active] if self.active else [])]
         for response in responses:
             response.abort()
@@ -176,7 +176,7 @@ class Responses:
         return self._listener.remaining(self._context.clock()) > 0
 
     def note_silence(self) -> None:
-        """Called as time passes: once nothing is played, any speech opens a turn."""
+        """Let any speech open a turn, if no answer is being played. Called as time passes."""
         if not self.is_heard:
             self._listening.set_min_speech(0)
 

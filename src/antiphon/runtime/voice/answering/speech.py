@@ -13,10 +13,10 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 
 class SpokenMessage:
-    """Opens a synthesis at once. Text may be appended before it is open.
+    """Speech of one message. The synthesis is opened at once; text may be appended before it is open.
 
-    `on_chunk` is called with each chunk, `on_failed` with what made it fail. A text with nothing that can be spoken
-    makes no sound and is no failure.
+    `on_chunk` receives each chunk, `on_failed` the error of a failure. A text with nothing that can be spoken makes no
+    sound and is no failure.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class SpokenMessage:
             self._synthesis.append(text)
 
     async def finish(self) -> None:
-        """End the text and wait until all of it has been spoken, or until it failed."""
+        """End the text and wait until all of it has been spoken, or the synthesis has failed."""
         self._is_ended = True
         if self._synthesis is not None:
             self._synthesis.end_text()
         await asyncio.wait([self._task])
 
     def abort(self) -> None:
-        """Nothing more is spoken. The engine's call is closed before this returns."""
+        """Stop speaking. The engine's call is closed before this returns."""
         if self._synthesis is not None:
             self._synthesis.close()
         self._task.cancel()

@@ -1,1 +1,1 @@
-"""How a voice session goes on: what is heard, the conversation, and who speaks when."""
+"""The dialogue of a voice session: hearing, conversation, turn-taking and answers."""

@@ -1,4 +1,4 @@
-"""`Answers`: when a turn is answered: ahead of its end if it can be, later if something else goes on."""
+"""`Answers`: when turns are answered: before they end if possible, later if a response or another turn is in progress."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from antiphon.runtime.voice.waterfall import Marks
 
 
 class Answers:
-    """`is_spoken_to` says whether the person is speaking now."""
+    """Starts the answers to turns. `is_spoken_to` returns whether the person is speaking now."""
 
     def __init__(self, context: SessionContext, responses: Responses, is_spoken_to: Callable[[], bool]) -> None:
         self._context = context
         self._responses = responses
         self._is_spoken_to = is_spoken_to
         self._prefill = Prefill(context)
-        self._owed: set[str] = set()  # items of turns that ended while another response or turn was going on
+        self._owed: set[str] = set()  # items of turns that ended during another response or turn
 
     @property
     def are_wanted(self) -> bool:
@@ -35,14 +35,14 @@ class Answers:
     # -- ahead of the end of a turn -----------------------------------------------------------------------------
 
     def prefill(self, turn: DialogueTurn) -> None:
-        """Prepare the prompt with what is settled of a turn that goes on, also of one that the client will commit."""
+        """Prefill the prompt with the settled text of a turn that goes on, also of one that the client will commit."""
         settings = self._context.settings
         is_manual = settings.answer and settings.turns.detection is TurnDetection.MANUAL
         if (self.are_wanted or is_manual) and self._responses.active is None and turn.speculation is None:
             self._prefill.ask(turn.item_id, turn.settled)
 
     def speculate(self, turn: DialogueTurn, text: str) -> None:
-        """Answer what may be the whole turn. Nothing of it is emitted yet."""
+        """Answer what may be the whole turn, without emitting any of the answer."""
         context = self._context
         self.drop_speculation(turn)
         if not (self.are_wanted and text.strip()) or self._responses.active is not None or context.transcripts:
@@ -59,13 +59,13 @@ class Answers:
             turn.speculation = None
 
     def check_speculation(self, turn: DialogueTurn) -> None:
-        """Drop it unless it answers the conversation as it is. Called before the turn's item is added to it."""
+        """Drop the speculative answer unless it still fits. Call this before adding the turn's item."""
         speculation = turn.speculation
         if speculation is not None and not (turn.is_answered and self._holds(speculation)):
             self.drop_speculation(turn)
 
     def renew_speculation(self, turn: DialogueTurn) -> None:
-        """The turn's item has been added."""
+        """Accept the conversation's version after the turn's item has been added."""
         if turn.speculation is not None:
             turn.speculation = replace(turn.speculation, version=self._context.conversation.version)
 
@@ -80,7 +80,7 @@ class Answers:
     # -- after it -----------------------------------------------------------------------------------------------
 
     def answer(self, turn: DialogueTurn, event: TurnTranscript) -> None:
-        """A turn that nothing was understood of gets no answer; one that others go on beside gets it later."""
+        """Answer a turn that has ended: later, if a response or another turn is in progress; not if it has no text."""
         active = self._responses.active
         if active is not None and turn.item_id in active.input_ids:
             self.drop_speculation(turn)
@@ -109,12 +109,12 @@ class Answers:
         self._start(marks, event.seconds)
 
     def answer_silence(self) -> None:
-        """Nothing was said for the idle timeout."""
+        """Answer the idle timeout, during which nothing was said."""
         if self.are_wanted:
             self._start(Marks.of_request(self._context.clock))
 
     def answer_owed(self) -> None:
-        """A response or a turn has ended: answer what was said meanwhile, unless more is being said."""
+        """Answer turns that had to wait for a response or another turn, unless the person is speaking."""
         answered, known = self._responses.answered_ids, self._context.conversation
         self._owed = {item for item in self._owed if item not in answered and known.get(item) is not None}
         if not self.are_wanted:
@@ -123,7 +123,7 @@ class Answers:
             self._start(Marks.of_request(self._context.clock))
 
     def owe_again(self) -> None:
-        """The person speaks. An answer of which nothing was heard yet is owed again, in case this is no speech."""
+        """Owe an interrupted answer of which nothing was heard again, in case the interruption is not speech."""
         active = self._responses.active
         if active is not None and active.is_unheard:
             self._owed |= active.input_ids

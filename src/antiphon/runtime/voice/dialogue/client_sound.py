@@ -1,4 +1,4 @@
-"""`ClientSound`: sound in messages that the client gives, which has to be transcribed before it can be answered."""
+"""`ClientSound`: transcribes sound in the client's messages, which can be answered only then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ClientSound:
         self._context = context
 
     def transcribe(self, message: Message) -> None:
-        """The sound of a message that was added to the conversation, if it has any. Responses wait for it."""
+        """Transcribe the sound, if any, of a message added to the conversation. Responses wait for it."""
         if any(_is_unknown(part) for part in message.parts):
             self._context.expect_transcript(message.id)
             self._context.tasks.start(self._run(message))
@@ -41,7 +41,7 @@ def _is_unknown(part: object) -> bool:
 
 
 async def transcribed(context: SessionContext, message: Message) -> Message:
-    """The message with transcripts of its sound."""
+    """Return the message with transcripts of its sound."""
     settings = context.settings
     parts = list(message.parts)
     for index, part in enumerate(parts):

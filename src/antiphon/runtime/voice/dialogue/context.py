@@ -1,4 +1,4 @@
-"""`SessionContext`: what the parts of a session share."""
+"""`SessionContext`: the state that the parts of a session share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 
 class SessionContext:
-    """Settings, conversation, tasks, and the events that wait to be read. After `close` nothing is emitted."""
+    """Settings, conversation, tasks and unread events of a session. After `close` nothing is emitted."""
 
     def __init__(self, services: VoiceServices, settings: VoiceSettings, clock: Callable[[], float]) -> None:
         self.services = services
@@ -24,7 +24,7 @@ class SessionContext:
         self.clock = clock
         self.conversation = Conversation()
         self.tasks = Tasks()
-        #: Transcripts that are being made, by item. The result is why it failed.
+        #: Transcriptions in progress by item id; the result is the error message, or None.
         self.transcripts: dict[str, asyncio.Future[str | None]] = {}
         self.is_closed = False
         self.events = EventQueue()
@@ -33,7 +33,7 @@ class SessionContext:
         self.events.put(event)
 
     def close(self) -> None:
-        """Events that were emitted can still be read."""
+        """Stop emitting events; earlier events can still be read."""
         self.is_closed = True
         self.events.close()
 
@@ -43,17 +43,20 @@ class SessionContext:
         self.transcripts[item_id] = asyncio.get_running_loop().create_future()
 
     def end_transcript(self, item_id: str, failure: str | None = None) -> None:
-        """It is known, or it never will be."""
+        """End the transcription of an item, with its error message if it failed."""
         waiting = self.transcripts.pop(item_id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(failure)
 
     def complete_ids(self) -> list[str]:
-        """Of the items that are not in progress."""
+        """Return the ids of all items that are not in progress."""
         return [item.id for item in self.conversation.items if item.status is not ItemStatus.IN_PROGRESS]
 
     async def transcribed(self, ids: Sequence[str]) -> Sequence[Item]:
-        """Those of the items that are still there, once every transcript of them is known."""
+        """Wait for the transcripts of these items, and return the items that still exist.
+
+        Raise EngineError if a transcription failed.
+        """
         for item_id in ids:
             waiting = self.transcripts.get(item_id)
             if waiting is not None:

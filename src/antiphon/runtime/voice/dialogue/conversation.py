@@ -5,12 +5,12 @@ from __future__ import annotations
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.voice.items import Item
 
-#: Stands for the position before the first item.
+#: Item id for the position before the first item.
 ROOT = "root"
 
 
 class Conversation:
-    """`version` changes whenever an answer to the conversation might: items came, went, or lost a part.
+    """Items in order. `version` changes with whatever may change an answer: items added, removed or cut.
 
     A transcript that becomes known does not count, since answers wait for it.
     """
@@ -28,7 +28,7 @@ class Conversation:
         return None if index is None else self._items[index]
 
     def previous_id(self, item_id: str) -> str | None:
-        """The item before this one; None for the first, and for one that is not here."""
+        """Return the id of the item before this one; None if this one is the first or does not exist."""
         index = self._find(item_id)
         return self._items[index - 1].id if index else None
 
@@ -55,14 +55,14 @@ class Conversation:
         return index + 1
 
     def replace(self, item: Item, *, is_change: bool = False) -> None:
-        """Put an item in the place of the one with its id. One that was deleted stays so."""
+        """Replace the item that has the same id, unless it was deleted. `is_change` changes the version."""
         index = self._find(item.id)
         if index is not None:
             self._items[index] = item
             self.version += is_change
 
     def remove(self, item_id: str) -> bool:
-        """False if there is no such item."""
+        """Remove an item; return False if it does not exist."""
         index = self._find(item_id)
         if index is None:
             return False
@@ -71,7 +71,7 @@ class Conversation:
         return True
 
     def _find(self, item_id: str) -> int | None:
-        """Clients name late items nearly always."""
+        """Return the index of an item. The search goes backwards, since clients nearly always name late items."""
         for index in range(len(self._items) - 1, -1, -1):
             if self._items[index].id == item_id:
                 return index

@@ -1,4 +1,4 @@
-"""`EventQueue`: what a session has emitted and its reader has not read, up to a limit."""
+"""`EventQueue`: the events of a session that its reader has not read, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from antiphon.runtime.voice import events
 from antiphon.runtime.voice.events import SessionEvent
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Part, TextPart
 
-#: Of events that wait. Almost all is sound, which is made as it is played: this is more than a minute of it.
+#: Maximum bytes of unread events. Almost all is sound, which is made as it is played: this is more than a minute of it.
 MAX_UNREAD_BYTES = 8 << 20
-#: Of an event without text or sound.
+#: Bytes counted for an event besides its text or sound.
 EVENT_BYTES = 256
 
 
 class EventQueue:
-    """A reader that does not read loses all events, at once, when too much waits: `overflowed` is set.
+    """A queue that, when too much is unread, discards all events, closes and sets `overflowed`.
 
-    One event is always taken, whatever its size.
+    Any event is accepted while at most `max_bytes` are unread, whatever its own size.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
@@ -28,7 +28,7 @@ class EventQueue:
         self.overflowed = asyncio.Event()
 
     def put(self, event: SessionEvent) -> None:
-        """After the end nothing is taken."""
+        """Add an event, unless the queue is closed."""
         if self._is_closed:
             return
         if self._num_bytes > self._max_bytes:
@@ -42,7 +42,7 @@ class EventQueue:
         self._events.put_nowait(event)
 
     async def get(self) -> SessionEvent | None:
-        """None after the last."""
+        """Return the next event; None after the last."""
         event = await self._events.get()
         if event is None:
             self._events.put_nowait(None)
@@ -51,14 +51,14 @@ class EventQueue:
         return event
 
     def close(self) -> None:
-        """What was put can still be read."""
+        """End the queue; its events can still be read."""
         if not self._is_closed:
             self._is_closed = True
             self._events.put_nowait(None)
 
 
 def event_bytes(event: SessionEvent) -> int:
-    """Roughly what an event holds, or takes on the wire."""
+    """Return roughly the bytes of an event in memory, or on the wire."""
     match event:
         case events.SoundDelta():
             size = event.samples.nbytes
@@ -81,7 +81,7 @@ def event_bytes(event: SessionEvent) -> int:
 
 
 def item_bytes(item: Item) -> int:
-    """Of its text. Sound that a client gave is the conversation's, and is not sent."""
+    """Return the length of an item's text. Sound that a client gave is not counted, since it is not sent."""
     match item:
         case FunctionCall():
             return len(item.arguments)

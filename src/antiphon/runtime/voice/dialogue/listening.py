@@ -1,4 +1,4 @@
-"""`Listening`: a session's hearing, which is opened again when it fails."""
+"""`Listening`: a session's hearing, which is reopened when it fails."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from antiphon.runtime.voice.services import Hearing
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between attempts to hear again, the last one for all that follow.
+#: Seconds between attempts to reopen hearing; the last value repeats.
 RETRIES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
-#: Seconds of sound that are kept while hearing is not open; a model may have to be loaded first.
+#: Maximum seconds of sound kept while hearing is not open; a model may have to be loaded first.
 MAX_WAITING = 330.0
 
 
 class Listening:
-    """Gives events with positions in the session's sound. Controls wait in order until hearing is open.
+    """Emits hearing events with positions in the session's sound. Controls wait in order until hearing is open.
 
-    `on_lost` is called when hearing is lost, and with it the sound and the controls so far: with the error, or without
-    one where that is known already. `on_overflow` is called when sound is dropped because too much waits.
+    `on_lost` is called when hearing is lost, with its sound and controls so far: with the error, or with None after a
+    restart and after repeated failures. `on_overflow` is called when sound is discarded because too much waits.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class Listening:
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[Callable[[Hearing], None]] = deque()
         self._num_waiting = 0  # samples
-        self._offset_ms = 0  # of the session's sound, where the hearing's begins
+        self._offset_ms = 0  # position in the session's sound at which the hearing's begins
         self._min_speech_ms = 0
         self._is_held = False
-        self._num_failures = 0  # in a row
-        #: Samples that were pushed.
+        self._num_failures = 0  # consecutive
+        #: Number of samples pushed.
         self.num_samples = 0
 
     @property
     def position_ms(self) -> int:
-        """The end of the session's sound."""
+        """End of the session's sound, in milliseconds."""
         return self.num_samples * 1000 // SPEECH_RATE
 
     @property
@@ -73,7 +73,7 @@ class Listening:
         self._task = self._context.tasks.start(self._run())
 
     def restart(self) -> None:
-        """Hear with another model. Turns that are not transcribed are lost."""
+        """Reopen hearing with another model. Turns that are not transcribed are lost."""
         self.close()
         self._num_failures = 0
         self._on_lost(None)
@@ -105,9 +105,9 @@ class Listening:
         self._control(lambda hearing: hearing.rest(milliseconds))
 
     def configure(self) -> None:
-        """Use the session's settings, as they are now."""
+        """Apply the session's current settings."""
         settings = self._context.settings
-        if self._hearing is not None:  # one that is not open yet will be opened with them
+        if self._hearing is not None:  # hearing that is not open yet will be opened with them
             self._hearing.configure(settings.turns, settings.transcription)
 
     def set_min_speech(self, milliseconds: int) -> None:
@@ -164,11 +164,11 @@ class Listening:
             self._num_failures = 0
             self._on_event(self._shifted(event))
             if self._hearing is not hearing:
-                await asyncio.sleep(0)  # what the event led to has closed this, or restarted it: the task is cancelled
+                await asyncio.sleep(0)  # the event's handler closed or restarted hearing: this task is cancelled
         raise EngineError("hearing has ended")
 
     def _lose(self, error: Exception) -> None:
-        """Sound from here on waits for the next attempt. Of attempts that fail in a row, the first is reported."""
+        """Drop hearing; sound from here on waits for the next attempt. Report only the first failure in a row."""
         if not isinstance(error, AntiphonError):
             _log.error("hearing of a voice session failed", exc_info=error)
         self._drop()

@@ -1,4 +1,4 @@
-"""`Prefill`: the prompt of the next answer, put into the prefix cache while the person still speaks."""
+"""`Prefill`: puts the prompt of the next answer into the prefix cache while the person still speaks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _log = logging.getLogger(__name__)
 
 
 class Prefill:
-    """One at a time; a newer one replaces it. A failure costs time only."""
+    """Runs one prefill at a time; a newer one replaces it. A failure only costs time."""
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, item_id: str, settled: str) -> None:
-        """For a turn of which so much is settled. Skipped while earlier transcripts are not known."""
+        """Prefill the conversation with a turn's settled text. Skipped while earlier transcripts are unknown."""
         if self._context.transcripts:
             return
         self.drop()

@@ -1,4 +1,4 @@
-"""`Tasks`: the tasks of a session, none of which outlives it."""
+"""`Tasks`: the asyncio tasks of a session, which end with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class Tasks:
-    """What a task raises is logged: tasks handle the failures that can happen."""
+    """Running tasks of a session. Their exceptions are logged: tasks handle expected failures themselves."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -32,6 +32,6 @@ class Tasks:
             task.cancel()
 
     async def ended(self) -> None:
-        """Wait until none is left."""
+        """Wait until no task is running."""
         while self._running:
             await asyncio.wait(self._running)

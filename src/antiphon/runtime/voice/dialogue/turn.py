@@ -10,7 +10,7 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 @dataclass(frozen=True)
 class SpeculativeAnswer:
-    """An answer to a turn that may go on. It holds while text, settings and conversation stay as they were."""
+    """An answer to a turn that may go on, valid while text, settings and conversation stay the same."""
 
     response: Response
     text: str
@@ -20,15 +20,15 @@ class SpeculativeAnswer:
 
 @dataclass
 class DialogueTurn:
-    """From its first speech to its transcript."""
+    """A turn, from its first speech to its transcript."""
 
     item_id: str
-    #: `SpeechStarted` was emitted, and `SpeechStopped` was not.
+    #: True from `UserSpeechStarted` to `UserSpeechStopped`.
     is_open: bool = False
     is_ended: bool = False
-    #: Its transcript is to be answered without a request.
+    #: True if its transcript is to be answered without a request.
     is_answered: bool = False
     settled: str = ""
-    shown: str = ""  # of it, in deltas
-    tail: str = ""  # what was shown after it, and may change
+    shown: str = ""  # transcript text emitted in deltas
+    tail: str = ""  # unsettled words emitted last
     speculation: SpeculativeAnswer | None = None

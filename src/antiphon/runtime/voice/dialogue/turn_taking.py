@@ -1,4 +1,4 @@
-"""`TurnTaking`: what is heard becomes items of the conversation and asks for answers."""
+"""`TurnTaking`: turns hearing events into items of the conversation, and asks for answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from antiphon.runtime.voice.items import Message, Role, SoundPart, new_id
 
 
 class TurnTaking:
-    """Takes the events of hearing, in order. `on_committed` is called when a commit has been carried out, or not."""
+    """Takes hearing events in order. `on_committed` is called when a commit was carried out or failed."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class TurnTaking:
         self._on_committed = on_committed
         self._answers = Answers(context, responses, self._is_spoken_to)
         self._turns: dict[int, DialogueTurn] = {}
-        self._commits: deque[str | None] = deque()  # tags of those that are not answered
+        self._commits: deque[str | None] = deque()  # tags of pending commits
         self._num_clears = 0
 
     # -- commands -----------------------------------------------------------------------------------------------
 
     @property
     def has_commits(self) -> bool:
-        """Whether a commit has not been carried out yet."""
+        """Whether a commit is pending."""
         return bool(self._commits)
 
     def commit(self, tag: str | None) -> None:
@@ -64,7 +64,7 @@ class TurnTaking:
         self._listening.clear()
 
     def note_idle(self) -> None:
-        """The conversation's response has ended."""
+        """Answer turns that had to wait, now that the conversation's response has ended."""
         self._answers.answer_owed()
 
     # -- events of hearing --------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class TurnTaking:
         return any(turn.is_open for turn in self._turns.values())
 
     def _start(self, number: int, start_ms: int) -> None:
-        """The engine's requests of an interrupted response are aborted before anything is emitted."""
+        """Open a turn. The engine's requests of an interrupted response are aborted before anything is emitted."""
         turn, settings = self._turn(number), self._context.settings
         if settings.turns.detection is TurnDetection.MANUAL:
             return
@@ -123,7 +123,7 @@ class TurnTaking:
         self._answers.prefill(turn)
 
     def _settle(self, turn: DialogueTurn, settled: str) -> None:
-        """A manual turn is shown once it has ended: its item is not known before."""
+        """Record and emit settled text. A manual turn's is emitted after its end: its item is unknown before."""
         if len(settled) <= len(turn.settled):
             return
         turn.settled = settled
@@ -133,7 +133,7 @@ class TurnTaking:
             self._answers.prefill(turn)
 
     def _show(self, turn: DialogueTurn, text: str) -> None:
-        """Emit what is new of the transcript."""
+        """Emit the new text of the transcript."""
         if self._context.settings.show_transcripts and text.startswith(turn.shown) and len(text) > len(turn.shown):
             self._context.emit(TranscriptDelta(turn.item_id, 0, text[len(turn.shown) :]))
             turn.shown = text
@@ -199,14 +199,14 @@ class TurnTaking:
             self._answers.answer_owed()
 
     def _clear(self) -> None:
-        """Turns that have not ended are none, also those without a name."""
+        """Discard all unfinished turns, including unnamed ones."""
         self._num_clears -= self._num_clears > 0
         for number in [number for number, turn in self._turns.items() if not turn.is_ended]:
             self._drop(self._turns.pop(number))
         self._context.emit(BufferCleared())
 
     def _reject_commit(self, milliseconds: int) -> None:
-        """One that another end of the turn has come before is satisfied."""
+        """Reject an empty commit. A commit overtaken by the turn's own end is already satisfied."""
         if self._commits:
             message = f"the input audio buffer has {milliseconds} ms of sound, too little for a turn"
             self._context.emit(SessionError("input_audio_buffer_commit_empty", message, tag=self._commits.popleft()))
@@ -223,7 +223,7 @@ class TurnTaking:
     # -- failures -----------------------------------------------------------------------------------------------
 
     def lose(self, error: Exception | None) -> None:
-        """Hearing is lost: turns so far end without a transcript."""
+        """End all turns without transcripts, and fail pending commits, because hearing is lost."""
         context = self._context
         message = "hearing was restarted" if error is None else f"hearing failed: {error}"
         if error is not None:
