@@ -78,7 +78,6 @@ def _decode(
     softcap: float | None,
     out: Tensor,
 ) -> None:
-    """Write the attention of the first `group.num_decodes` requests, which have one query each, to `out`."""
     _, heads, channels = q.shape
     requests, kv_heads, device = group.num_decodes, cache.layout.group.num_kv_heads, q.device
     pages, tables, here = pages_of(cache), group.block_tables, card(q.device)
@@ -111,7 +110,6 @@ def _prefill(
     softcap: float | None,
     out: Tensor,
 ) -> None:
-    """Write the attention of the requests after the first `group.num_decodes`, with any number of queries, to `out`."""
     tokens, heads, channels = q.shape
     first, kv_heads = group.num_decodes, cache.layout.group.num_kv_heads
     shared = ceil_power(heads // kv_heads)

@@ -27,7 +27,6 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def _gather(ids: Tensor, table: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    """Return table[ids] * scale in `dtype`; ids below 0 give zeros."""
     width = table.shape[1]
     out = torch.empty(len(ids), width, dtype=dtype, device=ids.device)
     if len(ids):

@@ -141,7 +141,6 @@ def _matrix(weight: Weight, dtype: torch.dtype, device: torch.device, ring: Uplo
 
 
 def _fill(rows: Tensor, part: WeightPart, ring: UploadRing) -> None:
-    """Decode a part into its rows of the matrix."""
     if TORCH_DTYPES.get(part.type) is rows.dtype:
         ring.copy(part.data, rows)
         return

@@ -1,1 +1,1 @@
-"""Kernels compiled before a step needs them."""
+"""Compilation of kernels before a step needs them."""

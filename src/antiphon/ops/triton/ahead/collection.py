@@ -1,7 +1,7 @@
-"""The kernels that a function would launch, found by calling it while its launches do nothing.
+"""Collection of the kernels that a function would launch, by calling it while its launches do nothing.
 
-What it computes is meaningless: its outputs are memory as it was. So nothing that it calls may use a kernel's result as
-an index, nor wait for it.
+The outputs of such a call are uninitialised memory, so nothing in it may use a kernel's result as an index or wait for
+one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from antiphon.ops.triton.ahead.kernel_modules import all_kernels
 from antiphon.ops.triton.ahead.variant import Variant
 
-#: The variants that this thread collects; None: it launches.
+#: Variants that this thread collects, or None if the thread launches kernels.
 _collected: ContextVar[dict[Variant, None] | None] = ContextVar("collected", default=None)
 _lock = Lock()
 
 
 @contextmanager
 def collecting() -> Iterator[dict[Variant, None]]:
-    """Launches of this thread's kernels are noted, in order, and not done. Other threads go on launching."""
+    """Record the launches of this thread's kernels, in order, instead of launching; other threads still launch."""
     with _lock:
         _intercept_launches()
     found: dict[Variant, None] = {}
@@ -34,7 +34,7 @@ def collecting() -> Iterator[dict[Variant, None]]:
 
 
 def _intercept_launches() -> None:
-    """Every kernel's `run`, which is how it is launched, asks first whether its thread collects."""
+    """Wrap the `run` of every kernel, through which it is launched, to check whether its thread collects."""
     for kernel in all_kernels():
         if not getattr(kernel.run, "is_intercepted", False):
             kernel.run = _intercepted(kernel, kernel.run)

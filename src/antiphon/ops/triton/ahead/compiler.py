@@ -1,4 +1,4 @@
-"""`AheadCompiler`: compiles variants of kernels for a card in several processes, and reads them into this one."""
+"""`AheadCompiler`: compiles variants of kernels for a GPU in several processes, and reads them into this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Process(Protocol):
-    """What compiles into the cache on disk, one kernel at a time."""
+    """Process that compiles into the cache on disk, one kernel at a time."""
 
     def compile(self, variant: Variant) -> None: ...
     def kill(self) -> None: ...
@@ -32,21 +32,21 @@ class Process(Protocol):
 
 @dataclass(frozen=True)
 class Compilation:
-    """Variants with their digests, and those that processes compile; each of these comes through `done` once."""
+    """Digests of all variants, and the `missing` variants that processes compile; each arrives in `done` once."""
 
     digests: Mapping[Variant, str]
     missing: Sequence[Variant]
     #: Whether requests run meanwhile.
     in_background: bool
     done: SimpleQueue[tuple[Variant, Exception | None]] = field(default_factory=SimpleQueue)
-    #: Variants that were read, or could not be compiled.
+    #: Variants that were read, or that could not be compiled.
     taken: set[Variant] = field(default_factory=set)
 
 
 def read_kernel(variant: Variant, loads: bool) -> None:
-    """Have the kernel in Triton's own memory for the current device; `loads`: and on the device.
+    """Read a kernel into Triton's memory for the current device; if `loads`, also onto the device.
 
-    It is compiled here if the cache on disk does not have it.
+    A kernel that the cache on disk does not have is compiled in this process.
     """
     kernel: Any = variant.compile()
     if loads and kernel is not None:
@@ -54,7 +54,7 @@ def read_kernel(variant: Variant, loads: bool) -> None:
 
 
 class AheadCompiler:
-    """For the kernels of one model. A kernel that fails is a warning: its first launch will report the error."""
+    """Compiler of one model's kernels. A failure is only a warning: the kernel's first launch reports the error."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class AheadCompiler:
         self._background: Thread | None = None
 
     def begin(self, variants: Iterable[Variant], in_background: bool = False) -> Compilation:
-        """Begin to compile what the cache on disk does not have; `finish` does the rest."""
+        """Start to compile the variants that the cache on disk does not have; `finish` completes the work."""
         digests = {variant: self._digest(variant) for variant in dict.fromkeys(variants)}
         missing = [variant for variant, digest in digests.items() if digest not in self._marks]
         begun = Compilation(digests, missing, in_background)
@@ -85,8 +85,9 @@ class AheadCompiler:
         return begun
 
     def finish(self, begun: Compilation, variants: Iterable[Variant] | None = None) -> None:
-        """Return when all, or these, are compiled and read into this process; in the foreground, also loaded onto the
-        device.
+        """Return when all variants, or these, are compiled and read into this process.
+
+        In the foreground they are also loaded onto the device.
         """
         wanted = set(begun.digests if variants is None else variants) - begun.taken
         missing = wanted.intersection(begun.missing)
@@ -101,9 +102,10 @@ class AheadCompiler:
                 self._take(variant, error, begun)
 
     def compile_in_background(self, *groups: tuple[Sequence[Variant], Callable[[], None] | None]) -> None:
-        """Compile group after group while requests run, in a thread that does not keep this process from ending.
+        """Compile group after group while requests run, in a daemon thread.
 
-        What is given with a group is called when its kernels are there. The processes start now, before requests run.
+        The function in a group is called once the group's kernels are read. The processes start now, before requests
+        run.
         """
         if self._cancelled.is_set():
             return
@@ -119,12 +121,12 @@ class AheadCompiler:
         self._background.start()
 
     def wait(self) -> None:
-        """Return when nothing compiles in the background."""
+        """Return when no compilation runs in the background."""
         if self._background is not None:
             self._background.join()
 
     def cancel(self) -> None:
-        """Compile nothing more; kernels that are being compiled are given up."""
+        """Stop compiling; kernels that are being compiled are abandoned."""
         self._cancelled.set()
         with self._lock:
             for process in self._processes:
@@ -141,7 +143,10 @@ class AheadCompiler:
         return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
     def _take(self, variant: Variant, error: Exception | None, begun: Compilation) -> None:
-        """Read a kernel that is on disk. One that no process could compile is compiled here, if nothing runs yet."""
+        """Read a compiled kernel; if its process ended and nothing runs yet, compile the kernel here.
+
+        Any other error is logged as a warning.
+        """
         begun.taken.add(variant)
         if self._cancelled.is_set():
             return
@@ -156,7 +161,7 @@ class AheadCompiler:
     # -- in threads of their own --------------------------------------------------------------------------------
 
     def _work(self, queue: deque[Variant], begun: Compilation) -> None:
-        """Compile in a process of this thread until the queue is empty; every variant has an answer."""
+        """Compile in this thread's process until the queue is empty; every variant is put in `done`."""
         process: Process | None = None
         while True:
             try:

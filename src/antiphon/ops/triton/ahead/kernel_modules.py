@@ -1,4 +1,4 @@
-"""All kernels of the backend. This module imports no torch."""
+"""All kernels of the backend. This module imports no torch, which would slow the compiler processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.ops.triton import kernels
 
 
 def all_kernels() -> Iterator[Any]:
-    """Kernels, and functions that they call, in an order that is always the same; some come several times."""
+    """Yield kernels and the functions that they call, in a fixed order; some are yielded several times."""
     for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
         for value in vars(import_module(module.name)).values():
             if isinstance(value, KernelInterface):
@@ -25,8 +25,8 @@ def all_kernels() -> Iterator[Any]:
 def hash_kernels() -> None:
     """Have Triton hash all kernels now, so that each has the same key in the cache on disk in every process.
 
-    In Triton 3.6 the hash of a kernel depends on whether functions that it calls were hashed before it.
+    In Triton 3.6, a kernel's hash depends on whether functions that the kernel calls were hashed before.
     """
     for kernel in all_kernels():
-        if hasattr(kernel, "cache_key"):  # not under the interpreter
+        if hasattr(kernel, "cache_key"):  # the interpreter's kernels have none
             _ = kernel.cache_key

@@ -1,6 +1,6 @@
 """`CompilerProcess`: a process that compiles kernels into Triton's cache on disk.
 
-Triton's compiler holds Python's lock for up to 0.2 seconds at a time: in a thread of this process it would stall steps.
+Triton's compiler holds the GIL for up to 0.2 seconds at a time: in a thread of this process it would stall steps.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from antiphon.ops.triton.ahead import worker
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.kernel_cache import cache_folder
 
-#: Processes at most, whatever the number of cores; each takes some 200 MB while it compiles.
+#: Maximum number of processes on any number of cores; each takes some 200 MB while it compiles.
 MAX_PROCESSES = 16
-#: Of processes that compile while requests run.
+#: Niceness of processes that compile while requests run.
 NICENESS = 10
 
 
 class ProcessEndedError(RuntimeError):
-    """The process was killed, or could not begin."""
+    """A process was killed, or could not start."""
 
 
 class CompilerProcess:
-    """Started on creation; ends with `close`, or when this process ends."""
+    """Process that starts on creation, and ends with `close` or with this process."""
 
     def __init__(self, capability: int, is_nice: bool = False) -> None:
         folder = str(Path(antiphon.__file__).parents[1])
@@ -41,14 +41,14 @@ class CompilerProcess:
             stderr=subprocess.DEVNULL,
             env=os.environ | {"TRITON_CACHE_DIR": str(cache_folder())},
             text=True,
-            process_group=0,  # Ctrl-C on the terminal is for the parent alone
+            process_group=0,  # Ctrl-C on the terminal must only reach the parent
         )
         self._end = weakref.finalize(self, _end, self._process)
 
     def compile(self, variant: Variant) -> None:
-        """Return when the kernel is in the cache on disk; `RuntimeError` if it cannot be compiled.
+        """Return when the kernel is in the cache on disk; raise `RuntimeError` if it cannot be compiled.
 
-        `ProcessEndedError`: this process is of no use any more.
+        After a `ProcessEndedError` this process cannot be used any more.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -64,11 +64,11 @@ class CompilerProcess:
             raise RuntimeError(error_text)
 
     def kill(self) -> None:
-        """End it now; a thread that waits in `compile` gets its error. May be called from any thread."""
+        """Kill the process; a thread that waits in `compile` receives the error. May be called from any thread."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it, and free what it holds here."""
+        """Kill the process, wait for its end and close its pipes."""
         self._end()
 
 
@@ -77,11 +77,11 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # of what it was not sent any more
+            with suppress(OSError):  # unsent input of a process that has ended
                 pipe.close()
 
 
 def process_count(is_nice: bool) -> int:
-    """Processes that compile side by side; half of the cores where requests run meanwhile."""
+    """Return the number of processes that compile in parallel; half of the cores if requests run meanwhile."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores // 2 if is_nice else cores, MAX_PROCESSES))

@@ -1,4 +1,4 @@
-"""`Variant`: what Triton compiles a kernel for, without the tensors. This module imports no torch."""
+"""`Variant`: a kernel and what Triton compiles it for, without tensors. This module imports no torch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
-#: Triton compiles a kernel anew for addresses and integers that are multiples of this, and for the integer 1.
+#: Divisor for which Triton specialises kernels: addresses and integers that are multiples of it, and the integer 1.
 ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
 class _Type:
-    """Written as torch writes its type of this name, which is how Triton reads it."""
+    """Stand-in for a torch type; its text is the same, and Triton only reads that."""
 
     name: str
 
@@ -25,7 +25,7 @@ class _Type:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Stands for a tensor where a kernel is compiled: its type, and whether its address is aligned."""
+    """Stand-in for a tensor when a kernel is compiled: its type, and whether its address is aligned."""
 
     type_name: str
     is_aligned: bool
@@ -42,7 +42,7 @@ class Pointer:
 
 
 def _described(argument: Any) -> Any:
-    """A value that Triton compiles the same kernel for."""
+    """Return a stand-in for an argument, for which Triton compiles the same kernel."""
     if hasattr(argument, "data_ptr"):
         return Pointer(str(argument.dtype).rpartition(".")[2], argument.data_ptr() % ALIGNMENT == 0)
     if isinstance(argument, float):
@@ -55,19 +55,19 @@ def _described(argument: Any) -> Any:
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel (`module:name`) with its arguments as far as they matter, its constants and the options of a launch.
+    """A kernel (`module:name`) with stand-ins for its arguments, its constants and the options of a launch.
 
-    Arguments by name are taken for constants unless they are tensors.
+    Keyword arguments are constants unless they are tensors.
     """
 
     kernel: str
     arguments: tuple[Any, ...]
-    #: In the order of the call, which Triton keeps kernels by.
+    #: Keyword arguments in the order of the call, which is part of Triton's key.
     keywords: tuple[tuple[str, Any], ...]
 
     @classmethod
     def of(cls, kernel: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Variant:
-        """What a launch with these arguments needs."""
+        """Return the variant that a launch with these arguments needs."""
         values = tuple(
             (name, _described(value) if hasattr(value, "data_ptr") else value) for name, value in keywords.items()
         )
@@ -76,34 +76,33 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The kernel's own."""
         return self.kernel.rpartition(":")[2]
 
     def function(self) -> Any:
-        """The kernel."""
+        """Import and return the kernel."""
         module, _, name = self.kernel.partition(":")
         return getattr(import_module(module), name)
 
     def compile(self) -> Any:
-        """Compile it for the current device, or read it from the cache on disk; nothing is launched."""
+        """Compile the kernel for the current device, or read it from the cache on disk; nothing is launched."""
         return self.function().warmup(*self.arguments, grid=(1,), **dict(self.keywords))
 
     # -- as text ------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """As JSON, in one line."""
+        """Return the variant as JSON, in one line."""
         packed = [_packed(value) for value in self.arguments]
         return json.dumps([self.kernel, packed, [[name, _packed(value)] for name, value in self.keywords]])
 
     @classmethod
     def parse(cls, text: str) -> Variant:
-        """The variant that `text` wrote."""
+        """Return the variant that `text` wrote."""
         kernel, arguments, keywords = json.loads(text)
         named = tuple((name, _unpacked(value)) for name, value in keywords)
         return cls(kernel, tuple(map(_unpacked, arguments)), named)
 
     def digest(self, *about: str) -> str:
-        """A name for the kernel's code in this variant, and for what else is given."""
+        """Return a hash of this variant, of the kernel's code and of `about`."""
         parts = (self.text(), self.function().cache_key, *about)
         return sha256("\0".join(parts).encode()).hexdigest()
 

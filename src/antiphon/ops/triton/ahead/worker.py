@@ -1,7 +1,7 @@
-"""A process that compiles kernels for a card without opening it: `python worker.py FOLDER CAPABILITY NICENESS`.
+"""Process that compiles kernels for a GPU without opening it: `python worker.py FOLDER CAPABILITY NICENESS`.
 
-FOLDER is where the package `antiphon` is. Every line of standard input is a variant; the answer is a line with the
-error as JSON, or null when the kernel is in Triton's cache on disk. It ends with its input. It imports no torch, which
+FOLDER contains the package `antiphon`. Each line of standard input is a variant; the answer is a line with the error as
+JSON, or null when the kernel is in Triton's cache on disk. The process ends with its input. It imports no torch, which
 would take longer than a kernel and most of the memory.
 """
 
@@ -20,7 +20,7 @@ BARE = ("antiphon.ops", "antiphon.ops.triton")
 
 
 class TargetDriver:
-    """What Triton asks of a device's driver to compile a kernel."""
+    """Driver that answers what Triton asks about a device to compile a kernel."""
 
     def __init__(self, capability: int) -> None:
         self._capability = capability
@@ -38,7 +38,7 @@ class TargetDriver:
 
 
 def import_bare(folder: Path) -> None:
-    """Have the packages without what their `__init__` does."""
+    """Register the packages `BARE` without running their `__init__`."""
     sys.path.insert(0, str(folder))
     for name in BARE:
         package = ModuleType(name)
@@ -47,15 +47,15 @@ def import_bare(folder: Path) -> None:
 
 
 def make_launcher(kernel: Any) -> None:
-    """Compile what launches the kernel: some versions of Triton have a C function for each signature, in the cache."""
-    with suppress(Exception):  # without the card's driver it is compiled at the first launch
+    """Compile the kernel's launcher; some versions of Triton have a C function for each signature, in the cache."""
+    with suppress(Exception):  # without the GPU's driver, the launcher is compiled at the first launch
         from triton.backends.nvidia.driver import CudaLauncher
 
         CudaLauncher(kernel.src, kernel.metadata)
 
 
 def serve(lines: TextIO, answers: TextIO) -> None:
-    """Compile what comes until there is no more."""
+    """Compile the variant of each line until the input ends."""
     from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
     from antiphon.ops.triton.ahead.variant import Variant
 
@@ -72,7 +72,7 @@ def serve(lines: TextIO, answers: TextIO) -> None:
 
 def main(folder: str, capability: str, niceness: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the compiler prints is no answer
+    os.dup2(2, 1)  # the compiler's output must not mix with the answers
     os.nice(int(niceness))
     import_bare(Path(folder))
     from triton.runtime.driver import driver

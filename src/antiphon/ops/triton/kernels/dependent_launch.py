@@ -1,7 +1,7 @@
-"""Programmatic dependent launch (sm_90 and later): a kernel starts while the one before it still runs.
+"""Programmatic dependent launch (sm_90 and later): a kernel starts while the previous kernel still runs.
 
 A kernel lets its successor start with `release`, loads what no earlier kernel writes (weights, tables), and calls
-`wait` before it reads the results of the kernel before it. Where PDL is false both do nothing.
+`wait` before it reads results of earlier kernels. Without PDL both functions do nothing.
 """
 
 from __future__ import annotations

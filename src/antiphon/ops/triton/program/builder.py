@@ -155,7 +155,6 @@ class StepBuilder:
         return otherwise if tensor is None else self.tensor(tensor)
 
     def optional(self, tensor: Traced | None) -> Tensor | None:
-        """Return an optional operand's tensor, or None without the operand."""
         return None if tensor is None else self.tensor(tensor)
 
     def rows_of(self, value: Value) -> int:

@@ -53,7 +53,6 @@ class PromptBuilder(StepBuilder):
         return as_dim(value.shape[0]).value(self._sizes)
 
     def take(self, value: Value, width: int, dtype: torch.dtype) -> Tensor:
-        """Allocate the tensor [rows, width] of a value."""
         tensor = self.workspace.take((self.rows_of(value), width), dtype)
         self.tensors[id(value)] = tensor
         return self.hold(tensor, value)

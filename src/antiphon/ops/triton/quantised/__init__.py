@@ -1,1 +1,1 @@
-"""Products with quantised weights on the GPU. Kernels read them as they are; only for many rows are they expanded."""
+"""Products with quantised weights on the GPU. Kernels read weights as stored; for many rows they are expanded first."""

@@ -1,4 +1,4 @@
-"""The quantised types that the kernels read, and how each is laid out for them."""
+"""Quantised types that the kernels read, and the layout of each."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Literal
 
 from antiphon.weights.types import TensorType
 
-#: Elements of a block, which is what one scale is for.
+#: Elements per block.
 BLOCK = 32
 
-#: Blocks along a row, and rows, that are stored together.
+#: Blocks along a row, and rows, of a stored tile.
 GROUP = 8
 WIDTH = 8
 
-#: How a block's scale is stored: one f16; f16 scale and minimum; 6-bit scale and minimum of a super-block; two signed
+#: Storage of a block's scale: one f16; f16 scale and minimum; 6-bit scale and minimum of a super-block; two signed
 #: bytes (one for each 16 elements) of a super-block.
 ScaleKind = Literal["half", "half_minimum", "six_bits", "signed"]
 
-#: Their numbers, as kernels are given them.
+#: Numbers that kernels receive for the kinds of scales.
 SCALE_NUMBERS: dict[ScaleKind, int] = {"half": 0, "half_minimum": 1, "six_bits": 2, "signed": 3}
 
 
 @dataclass(frozen=True)
 class BlockForm:
-    """A type whose element is scale * (code - offset) + minimum, with a code of `low_bits` + `high_bits` bits.
+    """Layout of a type: an element is scale * (code - offset) + minimum, with codes of `low_bits` + `high_bits` bits.
 
     The low bits of a block's 32 codes are `low_bits` words of 32 bits, the high bits `high_bits` further words.
     """
@@ -36,7 +36,7 @@ class BlockForm:
 
     @property
     def planes(self) -> int:
-        """Words of a block."""
+        """Words per block of codes."""
         return self.low_bits + self.high_bits
 
     @property
@@ -45,7 +45,7 @@ class BlockForm:
         return self.scale in ("six_bits", "signed")
 
     def numbers(self) -> dict[str, int]:
-        """What kernels are given of the form."""
+        """Return the kernel constants of the form."""
         return {
             "LOW": self.low_bits, "HIGH": self.high_bits, "OFFSET": self.offset, "SCALE": SCALE_NUMBERS[self.scale],
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Launches of products with block-quantised rows, with the norms around them, and of what decodes such rows."""
+"""Launches of products with block-quantised rows and the norms around them, and launches that decode such rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from antiphon.ops.triton.quantised.repacking import BlockRows
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
 from antiphon.ops.types import Activation
 
-#: Stages of the kernels' loops: Triton's default.
+#: Pipeline stages of the kernels' loops: Triton's default.
 STAGES = 3
-#: Gives an uninitialised tensor that only the present instruction uses.
+#: Function that allocates an uninitialised tensor for the current instruction only.
 Scratch = Callable[[Sequence[int], torch.dtype], Tensor]
 
 
 @dataclass(frozen=True)
 class Product:
-    """out [rows, N] = activation(norm(x) · weightᵀ + bias) + residual; in a step, x and out may have more rows."""
+    """Operands of out [rows, N] = activation(norm(x) · weightᵀ + bias) + residual; x and out may have padding rows."""
 
     x: Tensor
     out: Tensor
@@ -41,7 +41,7 @@ class Product:
     residual: Tensor | None = None
     norm: Normed | None = None
     next: NextNorm | None = None
-    #: x, if its writer left it packed.
+    #: Packed form of x, if the kernel that wrote x packed it.
     packed: Tensor | None = None
 
     @property
@@ -53,15 +53,15 @@ class Product:
         return 0.0 if self.norm is None else self.norm.eps
 
     def constants(self) -> dict[str, int]:
-        """What the kernels are given of the end of a product."""
+        """Return the kernel constants that select the epilogue."""
         return epilogue_constants(self.activation, self.bias, self.residual)
 
     def side(self, tensor: Tensor | None, first: int = 0) -> Tensor:
-        """Columns of an operand from `first` on; anything where there is none."""
+        """Return an optional operand's columns from `first` on; without the operand, a tensor that is not read."""
         return self.x if tensor is None else tensor[..., first:]
 
     def divided(self, width: int, scratch: Scratch) -> tuple[Product, Launch]:
-        """A gated product as one without its gate, `width` columns in fp32, and the launch that follows."""
+        """Return a gated product without its gate, `width` columns in fp32, and the launch that applies the gate."""
         wide = scratch((self.out.shape[0], width), torch.float32)
         inner = replace(self, out=wide, activation="none", residual=None, next=None)
         return inner, finish_launch(wide, None, self.activation, self.residual, self.out, self.rows)
@@ -79,7 +79,7 @@ def pack_launch(product: Product, packed: Tensor, card: Card) -> Launch:
 def vector_launch(
     piece: BlockRows, first: int, packed: Tensor, product: Product, card: Card, tile: BlockVectorTile | None = None
 ) -> Launch:
-    """The product of one packed row with a piece of a weight, whose columns are those from `first` on."""
+    """Return the product of one packed row with a piece of a weight, written to columns from `first` on."""
     columns = piece.rows // 2 if product.gated else piece.rows
     tile = tile or vector_tile(piece.form, piece.columns, columns, product.gated)
     return Launch(
@@ -96,9 +96,10 @@ def row_launch(
     piece: BlockRows, first: int, part: int, product: Product, counters: Tensor, scratch: Scratch, card: Card,
     tile: BlockRowTile | None = None,
 ) -> Launch:  # fmt: skip
-    """The product of up to 64 rows with a piece of a weight, whose columns are those from `first` on.
+    """Return the product of up to 64 rows with a piece of a weight, written to columns from `first` on.
 
-    `part` is the first of its sums of squares for the next norm. The result may be columns of a wider tensor.
+    `part` is the index of the piece's first sum of squares for the next norm. The result may be columns of a wider
+    tensor.
     """
     columns = piece.rows // 2 if product.gated else piece.rows
     tile = tile or row_tile(columns, piece.columns, card.multiprocessors)
@@ -130,7 +131,7 @@ def row_launch(
 def gather_launch(
     piece: BlockRows, ids: Tensor, out: Tensor, rows: int, scale: float, next_norm: NextNorm | None, card: Card
 ) -> Launch:
-    """Rows of a piece for ids [rows], times `scale`; zeros for an id below 0."""
+    """Return the launch that decodes a piece's rows for ids [rows], times `scale`; an id below 0 gives zeros."""
     sides = (out, out, out) if next_norm is None else (next_norm.gain, next_norm.scaled, next_norm.squares)
     return Launch(
         "embed", gather_blocks, (rows,), (ids, piece.words, piece.scales, piece.factors, out, *sides, scale),
@@ -140,7 +141,7 @@ def gather_launch(
 
 
 def expansion_launch(piece: BlockRows, out: Tensor) -> Launch:
-    """Decode the rows of a piece into the first rows of `out` [..., K]."""
+    """Return the launch that decodes a piece into the first rows of `out` [..., K]."""
     columns, blocks = 8, 16
     grid = (-(-piece.rows // columns), -(-piece.columns // BLOCK // blocks))
     return Launch(

@@ -32,25 +32,25 @@ from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight, WeightPart
 
-#: Rows of activations up to which weights are read as they are quantised; with more they are expanded.
+#: Maximum rows of activations for kernels that read quantised weights; with more, weights are expanded first.
 MAX_ROWS = 64
 
 
 def can_prepare(weight: Weight) -> bool:
-    """Whether every part of the weight has a type that the kernels read."""
+    """Return whether the kernels read the types of all parts of the weight."""
     return bool(weight.parts) and all(part.type in FORMS for part in weight.parts)
 
 
 @dataclass(frozen=True)
 class QuantisedMatrix:
-    """Repacked rows of a weight, one piece for each run of a type; the columns of a product follow in that order."""
+    """Repacked rows of a weight: one piece for each run of parts of one type, in the order of a product's columns."""
 
     pieces: tuple[BlockRows, ...]
     columns: int
 
     @classmethod
     def of(cls, weight: Weight, device: torch.device | str) -> QuantisedMatrix:
-        """Repack a weight on the device. Its bytes are uploaded as they are and put in order there."""
+        """Upload a weight's bytes and repack them on the device."""
         if not can_prepare(weight):
             names = ", ".join(sorted({part.type.name for part in weight.parts} - {type.name for type in FORMS}))
             raise UnsupportedError(f"the GPU's quantised products do not read {names or 'a weight without parts'}")
@@ -83,9 +83,9 @@ class QuantisedMatrix:
         residual: Tensor | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
+        """Return activation(x [T, K] · weightᵀ + bias) + residual: [T, N], or [T, N / 2] for a gated activation.
 
-        The result has `dtype`, else the residual's type or that of x. With several rows, an x in fp32 is rounded to
+        The result has `dtype`; by default the residual's type, or that of x. With several rows, an fp32 x is rounded to
         bf16.
         """
         gated = activation.endswith("_gate")
@@ -111,7 +111,7 @@ class QuantisedMatrix:
         return out
 
     def vector_launches(self, product: Product, scratch: Scratch, on: Card) -> list[Launch]:
-        """The product of one row; the norm is computed inside."""
+        """Return the launches of a product of one row, norm included."""
         if product.rows != 1:
             raise ValueError(f"the vector product of quantised weights takes 1 row, not {product.rows}")
         if product.gated and not self.is_gated_in_kernel(product.out.shape[1]):
@@ -124,7 +124,7 @@ class QuantisedMatrix:
         return launches + [vector_launch(piece, first, packed, product, on) for piece, first in self.placed()]
 
     def row_launches(self, product: Product, counters: Tensor, scratch: Scratch, on: Card) -> list[Launch]:
-        """The product of up to 64 rows on tensor cores."""
+        """Return the launches of a product of up to 64 rows, on tensor cores."""
         if product.gated and not self.is_gated_in_kernel(product.out.shape[1]):
             inner, finish = product.divided(self.rows, scratch)
             return [*self.row_launches(inner, counters, scratch, on), finish]
@@ -135,7 +135,7 @@ class QuantisedMatrix:
         return launches
 
     def scaled_parts(self, columns: int, gated: bool, on: Card) -> int:
-        """Sums of squares that `row_launches` leave of each row; 0: they leave none."""
+        """Return how many sums of squares per row `row_launches` writes for the next norm; 0 if it writes none."""
         if gated:
             pieces = [(self.columns, columns)] if self.is_gated_in_kernel(columns) else []
         else:
@@ -143,7 +143,7 @@ class QuantisedMatrix:
         return sum(-(-width // row_tile(width, depth, on.multiprocessors).columns) for depth, width in pieces)
 
     def library_calls(self, x: Tensor, out: Tensor, workspace: ProductWorkspace) -> list[Launch | Call]:
-        """out = x · weightᵀ for many rows; the weight is expanded first.
+        """Return the calls of out = x · weightᵀ for many rows, which expand the weight first.
 
         The launches keep the scratch buffer, which steps and operations of a stream share, from being freed.
         """
@@ -153,7 +153,7 @@ class QuantisedMatrix:
         ]  # fmt: skip
 
     def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
-        """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
+        """Return the decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         out = workspace.scratch(self.rows, self.columns, dtype)
         run_now(self._expansions(out))
         return out
@@ -162,7 +162,7 @@ class QuantisedMatrix:
         return [expansion_launch(piece, out[first:]) for piece, first in self.placed()]
 
     def take(self, ids: Tensor, scale: float = 1.0) -> Tensor:
-        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
+        """Return rows of the weight for ids [T], times `scale`: fp32 [T, K]; an id below 0 gives zeros."""
         if len(self.pieces) == 1:
             return _take(self.pieces[0], ids, scale)
         out = torch.zeros(len(ids), self.columns, dtype=torch.float32, device=ids.device)
@@ -172,14 +172,14 @@ class QuantisedMatrix:
         return out
 
     def placed(self) -> Iterator[tuple[BlockRows, int]]:
-        """Each piece and the first of its rows."""
+        """Yield each piece with the index of its first row in the weight."""
         first = 0
         for piece in self.pieces:
             yield piece, first
             first += piece.rows
 
     def is_gated_in_kernel(self, width: int) -> bool:
-        """Whether kernels apply the gate of a result of this width themselves."""
+        """Return whether kernels apply the gate of a result of this width themselves."""
         return len(self.pieces) == 1 and width % WIDTH == 0
 
 
@@ -191,7 +191,7 @@ def _take(piece: BlockRows, ids: Tensor, scale: float) -> Tensor:
 
 
 def rounded(x: Tensor) -> Tensor:
-    """x in a type that tensor cores multiply exactly: fp32 becomes bf16. The interpreter keeps it."""
+    """Return x in a type that tensor cores multiply exactly: fp32 becomes bf16, except under the interpreter."""
     return x.bfloat16() if x.is_cuda and x.dtype is torch.float32 else x
 
 

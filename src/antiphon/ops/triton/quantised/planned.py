@@ -1,4 +1,4 @@
-"""The bytes that a weight will have on a GPU; needs neither a GPU nor Triton."""
+"""Bytes that a weight will take on a GPU; the calculation needs neither a GPU nor Triton."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from antiphon.weights.weight import Weight
 
 
 def planned_bytes(weight: Weight, target: TensorType | None, dtype: torch.dtype) -> int:
-    """Of what `prepare_weights` makes of the weight, where floats become `target` and what is not quantised `dtype`."""
+    """Return the bytes that `prepare_weights` makes of a weight: floats become `target`, decoded weights `dtype`."""
     rows, columns = weight.shape
     if all(part.type in FORMS for part in weight.parts):
         runs = groupby(weight.parts, lambda part: part.type)
         return sum(repacked_bytes(type, sum(part.rows for part in run), columns) for type, run in runs)
     if target is not None and all(part.type in TORCH_DTYPES for part in weight.parts):
         if target is TensorType.F8_E4M3:
-            return rows * (columns + 4)  # one scale in fp32 for each row
+            return rows * (columns + 4)  # and one fp32 scale per row
         if columns % BLOCK == 0:
             return repacked_bytes(TensorType.Q8_0 if target is TensorType.I8 else target, rows, columns)
     return rows * columns * dtype.itemsize

@@ -1,4 +1,4 @@
-"""The quantised form that a weight has on the GPU, if it has one."""
+"""Choice of a weight's quantised form on the GPU."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
 from antiphon.weights.types import TORCH_DTYPES, TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: A weight that stays quantised on the GPU; both have `product`, `take`, `expanded`, `rows`, `columns`,
-#: `device` and `nbytes`.
+#: Weight that stays quantised on the GPU; both classes have `product`, `take`, `expanded`, `rows`, `columns`, `device`
+#: and `nbytes`.
 PreparedWeight = QuantisedMatrix | RowScaledMatrix
 
 
 def prepare_quantised(
     weight: Weight, device: torch.device | str, target: TensorType | None = None
 ) -> PreparedWeight | None:
-    """What the weight becomes on the device; None: it is to be decoded to floats.
+    """Return the weight's quantised form on the device, or None if the weight must be decoded to floats.
 
-    `target` is the type that float weights are quantised to: Q8_0, Q4_1 or F8_E4M3. Rows that are no whole number of
-    blocks, and weights with parts that are floats beside quantised ones, become floats.
+    `target` is the type to which float weights are quantised: Q8_0, Q4_1 or F8_E4M3; None keeps floats. Weights with
+    both float and quantised parts become floats, and so do weights whose rows are not whole blocks, unless `target` is
+    F8_E4M3.
     """
     if can_prepare(weight):
         return QuantisedMatrix.of(weight, device)

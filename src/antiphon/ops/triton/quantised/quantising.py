@@ -1,4 +1,4 @@
-"""Float matrices as blocks of Q8_0 and Q4_1, computed where the matrix is; the bytes are those of a GGUF file."""
+"""Quantisation of float matrices to blocks of Q8_0 and Q4_1, on their device; the bytes are those of a GGUF file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from antiphon.errors import UnsupportedError
 from antiphon.ops.triton.quantised.forms import BLOCK
 from antiphon.weights.types import TensorType
 
-#: Elements quantised at a time.
+#: Elements quantised at a time, to bound temporary memory.
 CHUNK_ELEMENTS = 1 << 25
 
 
 def quantise(matrix: Tensor, type: TensorType) -> Tensor:
-    """Floats [rows, columns] as uint8 [rows, row bytes] of Q8_0 or Q4_1."""
+    """Quantise floats [rows, columns] to uint8 [rows, row bytes] of Q8_0 or Q4_1."""
     rows, columns = matrix.shape
     encode = {TensorType.Q8_0: _q8_0, TensorType.Q4_1: _q4_1}.get(type)
     if encode is None:
@@ -42,5 +42,5 @@ def _q4_1(blocks: Tensor) -> Tensor:
 
 
 def _inverse(scale: Tensor) -> Tensor:
-    """1 / scale, and 0 for a block of equal elements."""
+    """Return 1 / scale, or 0 where the scale is 0."""
     return torch.where(scale > 0, 1 / scale, 0.0)

@@ -1,7 +1,7 @@
-"""Block-quantised rows in the order that the kernels read: words of codes, scales and factors in arrays of their own.
+"""Block-quantised rows in the order that the kernels read: words of codes, scales and factors in separate arrays.
 
 Eight rows and eight blocks of 32 elements make a tile. In a tile the words lie as [plane, block, row], so that a warp
-reads planes of tiles with contiguous loads and a thread has whole blocks of its rows. Nothing is rounded.
+reads planes of tiles with contiguous loads and each thread has whole blocks of its rows. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CHUNK_ELEMENTS = 1 << 25
 
 @dataclass(frozen=True)
 class BlockRows:
-    """Rows of one quantised type, repacked. Rows and columns are padded to whole tiles with zeros.
+    """Repacked rows of one quantised type, padded with zeros to whole tiles.
 
-    A word of codes is rotated left by 15 bits, so that each of its bytes can be brought into the upper bits of a
-    float's mantissa with one shift.
+    A word of codes is rotated left by 15 bits, so that one shift or rotation brings any of its bytes into the upper
+    bits of a float's mantissa.
     """
 
     type: TensorType
@@ -53,7 +53,7 @@ class BlockRows:
 
 
 def repacked_bytes(type: TensorType, rows: int, columns: int) -> int:
-    """Bytes of `BlockRows` of that shape."""
+    """Return the bytes of `BlockRows` of this type and shape."""
     form = FORMS[type]
     tiles = -(-rows // WIDTH) * -(-columns // (BLOCK * GROUP))
     scale_type, factor_type = _array_types(form)
@@ -62,13 +62,13 @@ def repacked_bytes(type: TensorType, rows: int, columns: int) -> int:
 
 
 def _array_types(form: BlockForm) -> tuple[torch.dtype, torch.dtype]:
-    """Of scales and of factors."""
+    """Return the element types of the arrays of scales and of factors."""
     scale_type = {"half": torch.float16, "half_minimum": torch.int32}.get(form.scale, torch.int16)
     return scale_type, torch.float16 if form.scale == "signed" else torch.int32
 
 
 def repack(data: Tensor, type: TensorType, columns: int) -> BlockRows:
-    """Repack uint8 [rows, row bytes] of a type that `FORMS` has, on the device that the data is on."""
+    """Repack uint8 [rows, row bytes] of a type in `FORMS`, on the device of the data."""
     form = FORMS[type]
     rows, size = data.shape[0], type.block.size
     row_tiles, column_tiles = -(-rows // WIDTH), -(-columns // (BLOCK * GROUP))
@@ -91,14 +91,14 @@ def repack(data: Tensor, type: TensorType, columns: int) -> BlockRows:
 
 
 def _chunks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """First row and number of rows of each piece of work; all but the last are whole tiles."""
+    """Yield the first row and the number of rows of each chunk; all but the last are whole tiles."""
     step = max(1, CHUNK_ELEMENTS // columns // WIDTH) * WIDTH
     for first in range(0, rows, step):
         yield first, min(step, rows - first)
 
 
 def _tiled(values: Tensor, column_tiles: int, group: int) -> Tensor:
-    """[rows, blocks, n] padded to whole tiles: [row tiles, WIDTH, column tiles, group, n]."""
+    """Return values [rows, blocks, n] padded to whole tiles: [row tiles, WIDTH, column tiles, group, n]."""
     rows, blocks, width = values.shape
     row_tiles = -(-rows // WIDTH)
     if rows % WIDTH or blocks != column_tiles * group:
@@ -109,7 +109,7 @@ def _tiled(values: Tensor, column_tiles: int, group: int) -> Tensor:
 
 
 def _words(codes: Tensor, form: BlockForm) -> Tensor:
-    """uint8 codes [n] as words int32 [n / 32, planes], low bits first."""
+    """Return uint8 codes [n] as words int32 [n / 32, planes], low bits first."""
     if form.low_bits == 8:
         return _rotated(codes.view(-1, BLOCK))
     pairs = (codes & 0x0F).view(-1, BLOCK // 2, 2)
@@ -125,13 +125,13 @@ def _words(codes: Tensor, form: BlockForm) -> Tensor:
 
 
 def _rotated(data: Tensor) -> Tensor:
-    """uint8 [n, 4 * words] as int32 [n, words], rotated left by 15 bits."""
+    """Return uint8 [n, 4 * words] as int32 [n, words], rotated left by 15 bits."""
     words = data.contiguous().view(torch.int32)
     return words << 15 | words >> 17 & 0x7FFF
 
 
 def _take_apart(blocks: Tensor, type: TensorType) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The codes (uint8 [n]), scales (one for each 32 of them) and factors (one for each 256) of whole blocks."""
+    """Return the codes (uint8 [n]), scales (one per 32 codes) and factors (None, or one per 256 codes) of blocks."""
     form = FORMS[type]
     if type is TensorType.Q8_0:
         return (blocks[:, 2:] ^ 0x80).reshape(-1), _as(blocks[:, :2], torch.float16), None
@@ -147,7 +147,7 @@ def _take_apart(blocks: Tensor, type: TensorType) -> tuple[Tensor, Tensor, Tenso
 
 
 def _one_level(data: Tensor, form: BlockForm) -> Tensor:
-    """The codes of what follows the scales in a block of Q4_0, Q4_1, Q5_0 or Q5_1."""
+    """Return the codes of Q4_0, Q4_1, Q5_0 or Q5_1 blocks from the bytes after their scales."""
     if not form.high_bits:
         return nibbles(data, 16).reshape(-1)
     fifth = unpack(data[:, :4].unsqueeze(-1), range(8), 0x01).reshape(-1, BLOCK)
@@ -155,7 +155,10 @@ def _one_level(data: Tensor, form: BlockForm) -> Tensor:
 
 
 def _six_bits(blocks: Tensor, form: BlockForm) -> tuple[Tensor, Tensor, Tensor]:
-    """Q4_K and Q5_K. The scale's low byte is the multiple of the factor, its high byte that of the minimum."""
+    """Return codes, scales and factors of Q4_K or Q5_K blocks.
+
+    The low byte of a scale is the multiple of the factor's scale, the high byte that of its minimum.
+    """
     first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scale = torch.cat((first & 0x3F, (third & 0x0F) | (first >> 2 & 0x30)), dim=1)
     minimum = torch.cat((second & 0x3F, (third >> 4) | (second >> 2 & 0x30)), dim=1)
@@ -167,5 +170,5 @@ def _six_bits(blocks: Tensor, form: BlockForm) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _as(data: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bytes of uint8 [blocks, n] as flat elements of another type."""
+    """Return the bytes of uint8 [blocks, n] as flat elements of another type."""
     return data.contiguous().view(dtype).reshape(-1)

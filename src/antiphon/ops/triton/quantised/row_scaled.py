@@ -1,4 +1,4 @@
-"""`RowScaledMatrix`: a weight in e4m3, the 8-bit float, with one scale for each row."""
+"""`RowScaledMatrix`: a weight in e4m3, the 8-bit float, with one scale per row."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from antiphon.ops.triton.quantised.matrix import rounded
 from antiphon.ops.triton.quantised.workspace import ProductWorkspace
 from antiphon.ops.types import Activation
 
-#: The largest number of e4m3.
+#: Largest finite number of e4m3.
 LARGEST = 448.0
-#: Rows of activations up to which they are not rounded.
+#: Maximum rows of activations that are not rounded.
 VECTOR_ROWS = 4
-#: What cuBLAS needs of the sizes of a product in e4m3.
+#: Number by which cuBLAS needs the rows and columns of an e4m3 weight to be divisible.
 ALIGNED = 16
 
 
 @dataclass(frozen=True)
 class RowScaledMatrix:
-    """`codes` float8_e4m3fn [N, K] and `scales` fp32 [N]; an element is their product."""
+    """Weight as `codes` float8_e4m3fn [N, K] and `scales` fp32 [N]; an element is their product."""
 
     codes: Tensor
     scales: Tensor
 
     @classmethod
     def of(cls, matrix: Tensor) -> RowScaledMatrix:
-        """Quantise floats [N, K], where they are."""
+        """Quantise floats [N, K] on their device."""
         return cls(*quantise_rows(matrix))
 
     @property
@@ -62,7 +62,7 @@ class RowScaledMatrix:
         residual: Tensor | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """As `QuantisedMatrix.product`. With more than four rows x is rounded to e4m3 too, from sm_89 on."""
+        """Return the same as `QuantisedMatrix.product`; from sm_89 on, more than four rows are rounded to e4m3."""
         dtype = dtype or (x.dtype if residual is None else residual.dtype)
         if len(x) > VECTOR_ROWS:
             return finish(self._library_product(x, workspace, dtype), bias, activation, residual, dtype)
@@ -72,7 +72,7 @@ class RowScaledMatrix:
         return out
 
     def vector_launch(self, product: Product, on: Card) -> Launch:
-        """The product of up to `VECTOR_ROWS` rows; the norm is computed inside."""
+        """Return the product of up to `VECTOR_ROWS` rows, norm included."""
         columns, norm = product.out.shape[1], product.norm
         return Launch(
             "product", fp8_vector_product, (-(-columns // 8),),
@@ -85,7 +85,7 @@ class RowScaledMatrix:
         )  # fmt: skip
 
     def library_calls(self, x: Tensor, out: Tensor, workspace: ProductWorkspace) -> list[Launch | Call]:
-        """out = x · weightᵀ for many rows; e4m3 is multiplied as it is where the card can."""
+        """Return the calls of out = x · weightᵀ for many rows, which expand the weight if e4m3 cannot be multiplied."""
         if self.is_multiplied(x.device):
             return [Call("fp8 product", self.multiply, (x, out), weight_bytes=self.nbytes)]
         dense = workspace.scratch(self.rows, self.columns, x.dtype)
@@ -95,25 +95,25 @@ class RowScaledMatrix:
         ]
 
     def expanded(self, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
-        """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
+        """Return the decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         return self.expand(workspace.scratch(self.rows, self.columns, dtype))
 
     def expand(self, out: Tensor) -> Tensor:
-        """The decoded weight in `out` [N, K]."""
+        """Decode the weight into `out` [N, K], and return `out`."""
         return out.copy_(self.codes).mul_(self.scales.to(out.dtype)[:, None])
 
     def take(self, ids: Tensor, scale: float = 1.0) -> Tensor:
-        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
+        """Return rows of the weight for ids [T], times `scale`: fp32 [T, K]; an id below 0 gives zeros."""
         kept = ids.clamp(min=0).long()
         rows = self.codes.view(torch.uint8)[kept].view(torch.float8_e4m3fn).float()
         return rows * (self.scales[kept] * (ids >= 0) * scale)[:, None]
 
     def is_multiplied(self, device: torch.device) -> bool:
-        """Whether the library multiplies the codes themselves."""
+        """Return whether the library multiplies the codes themselves, instead of the expanded weight."""
         return card(device).converts_fp8 and self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
 
     def multiply(self, x: Tensor, out: Tensor) -> None:
-        """out = x · weightᵀ, of x rounded to e4m3."""
+        """Compute out = x · weightᵀ with x rounded to e4m3."""
         out.copy_(self._scaled_product(x))
 
     def _library_product(self, x: Tensor, workspace: ProductWorkspace, dtype: torch.dtype) -> Tensor:
@@ -130,7 +130,7 @@ class RowScaledMatrix:
 
 
 def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Floats [T, K] as e4m3 codes and scales fp32 [T]; the largest element of a row becomes the largest number."""
+    """Return e4m3 codes [T, K] and fp32 scales [T] of floats; each row's largest element becomes `LARGEST`."""
     wide = x.float()
     scales = (wide.abs().amax(dim=-1) / LARGEST).clamp(min=torch.finfo(torch.float32).tiny)
     codes = (wide / scales[:, None]).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)

@@ -1,4 +1,4 @@
-"""How the work of a quantised product is divided: sizes of tiles by shape. Timed with `benchmarks/gpu/quantised.py`."""
+"""Tiles of quantised products, by shape; timed with `benchmarks/gpu/quantised.py`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from antiphon.ops.triton.quantised.forms import BLOCK, GROUP, BlockForm
 
-#: Programs of eight columns are then fewer than four on each multiprocessor of a large card.
+#: Columns up to which a large GPU has fewer than four programs of eight columns per multiprocessor.
 FEW_COLUMNS = 4096
 
 
 @dataclass(frozen=True)
 class BlockVectorTile:
-    """A program of the product with one row: columns, blocks of 32 elements at a time, warps."""
+    """Tile of the product with one row: columns per program, blocks of 32 elements per iteration, warps."""
 
     columns: int
     blocks: int
@@ -21,7 +21,7 @@ class BlockVectorTile:
 
 @dataclass(frozen=True)
 class BlockRowTile:
-    """A program of the product with several rows, and the programs that share a column."""
+    """Tile of the product with several rows; `splits` programs share the blocks of a column."""
 
     columns: int
     blocks: int
@@ -30,9 +30,9 @@ class BlockRowTile:
 
 
 def vector_tile(form: BlockForm, k: int, columns: int, gated: bool) -> BlockVectorTile:
-    """The tile for a row of k elements: whole blocks of eight columns for each thread if the row is long, else of four.
+    """Return the tile for rows of k elements: eight blocks per thread if the rows are long, otherwise four.
 
-    More warps share a tile where few programs run side by side, or where a thread's blocks would not fit its registers.
+    More warps share a tile if few programs run side by side, or if a thread's blocks would not fit its registers.
     """
     if k >= 4096:
         shared = gated if form.high_bits else form.low_bits == 4 and columns <= FEW_COLUMNS
@@ -42,7 +42,7 @@ def vector_tile(form: BlockForm, k: int, columns: int, gated: bool) -> BlockVect
 
 
 def row_tile(n: int, k: int, multiprocessors: int) -> BlockRowTile:
-    """The tile for n columns of k elements: enough splits for about four programs on each multiprocessor."""
+    """Return the tile for n columns of k elements, with enough splits for about four programs per multiprocessor."""
     columns, blocks = 32, 8
     programs = -(-n // columns)
     steps = -(-k // (BLOCK * GROUP))

@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class ProductWorkspace:
-    """The buffer of one device and one stream, grown when a product needs more than any before it.
+    """Buffer of one device and one stream, which grows when a product needs more than all before.
 
-    Graphs hold the buffer's address, so that a buffer that was outgrown is kept; `reserve` with the largest size
-    spares that.
+    CUDA graphs hold the buffer's address, so an outgrown buffer is kept; to avoid that, `reserve` the largest size
+    first.
     """
 
     def __init__(self, device: torch.device | str) -> None:
@@ -18,13 +18,13 @@ class ProductWorkspace:
         self._outgrown: list[Tensor] = []
 
     def reserve(self, scratch_bytes: int) -> None:
-        """Have room for this many bytes of expanded weights."""
+        """Grow the buffer to at least this many bytes of expanded weights."""
         if self._scratch.numel() < scratch_bytes:
             self._outgrown.append(self._scratch)
             self._scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self._scratch.device)
 
     def scratch(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        """An uninitialised matrix [rows, columns]; every call returns the same memory."""
+        """Return an uninitialised matrix [rows, columns]; every call returns the same memory."""
         size = rows * columns * dtype.itemsize
         self.reserve(size)
         return self._scratch[:size].view(dtype).view(rows, columns)
@@ -36,7 +36,7 @@ _largest: dict[torch.device, int] = {}
 
 
 def expect_weight(device: torch.device, rows: int, columns: int) -> None:
-    """A quantised weight of this shape is on the device: its workspaces shall have room for it from the first use."""
+    """Note a quantised weight on the device, so that its workspaces have room for the weight from the first use."""
     _largest[device] = max(_largest.get(device, 0), rows * columns * 2)
 
 
@@ -45,12 +45,12 @@ def _stream(device: torch.device) -> int:
 
 
 def drop_workspace(device: torch.device) -> None:
-    """Free the workspace of the device's current stream; the stream has finished."""
+    """Free the workspace of the device's current stream, which must have finished."""
     _workspaces.pop((device, _stream(device)), None)
 
 
 def workspace_of(device: torch.device) -> ProductWorkspace:
-    """The workspace of the device's current stream."""
+    """Return the workspace of the device's current stream."""
     stream = _stream(device)
     found = _workspaces.get((device, stream))
     if found is None:

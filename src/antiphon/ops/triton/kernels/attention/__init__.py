@@ -1,1 +1,1 @@
-"""Attention over pages and over sequences, and what writes the pages."""
+"""Attention over pages and over sequences, and stores to the pages."""

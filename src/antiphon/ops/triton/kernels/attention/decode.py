@@ -1,4 +1,4 @@
-"""Attention of one new token per request: its heads are normalised, rotated and stored, and attend over the pages."""
+"""Attention of one new token per request: one kernel prepares and stores its heads, and attends over the pages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from antiphon.ops.triton.kernels.attention.pages import load_tile, store_token
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
 from antiphon.ops.triton.kernels.quantised.activations import store_packed
 
-#: Stands for the score of a token that is not seen; its exponential is 0.
+#: Score of a masked token; its exponential is 0.
 UNSEEN = tl.constexpr(-1.0e30)
 
 
 @triton.jit
 def _rotated(x, turned, gain, gain_turned, cos, sin, factor, NORM: tl.constexpr):
-    """Channels after norm and rotation. `turned` are the channels that each is paired with, with their sign."""
+    """Return channels x after norm and rotation; `turned` are their rotary partners, whose signs are in `sin`."""
     if NORM:
         x = x * gain
         turned = turned * gain_turned
@@ -35,7 +35,7 @@ def _load_tokens(
     key_scale_base, value_scale_base, channels, to: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr,
     EVEN: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Keys and values of the seen tokens with these numbers, and which of them are below `high`."""
+    """Return keys and values of the visible tokens with numbers `index`, and the mask of `index` below `high`."""
     inside = index < high
     token = index
     if WINDOW > 0:
@@ -50,7 +50,7 @@ def _load_tokens(
 
 @triton.jit
 def _attend(q, k, v, mask, top, total, acc, softcap, SOFTCAP: tl.constexpr):
-    """Running maximum, sum and result after one more tile of tokens."""
+    """Return the running maximum, sum and result after one more tile of tokens."""
     scores = _capped(tl.dot(q, tl.trans(k), input_precision="ieee"), softcap, SOFTCAP)
     scores = tl.where(mask[None, :], scores, UNSEEN)
     higher = tl.maximum(top, tl.max(scores, 1))
@@ -72,16 +72,18 @@ def decode_attention(
     GROUP: tl.constexpr, SPLITS: tl.constexpr, JOINED: tl.constexpr, BT: tl.constexpr,
     STAGES: tl.constexpr, EARLY: tl.constexpr, PACKED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
+    """Compute attention out [R, H * D] for R requests with queries, keys and values of one token each in `qkv`.
 
-    Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a
-    length of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages.
-    A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context.
-    The last part, which may be shorter than the others, has the new token too. The last program of a head to finish
+    Request r has seq_lens[r] tokens including the new one, in the blocks of row rows[r] of the table; a length of 0 is
+    padding and gives zeros. Without NEW, `qkv` may have queries only, and all tokens are in the pages already.
+
+    A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context. The
+    last part, which may be shorter than the others, also has the new token. The last program of a head to finish
     combines the parts, JOINED heads at a time.
-    With a WINDOW only the last tokens and the first SINK_TOKENS are seen. With EARLY the first tile of the pages is
-    loaded before the wait for the kernel before. With PACKED (one request, heads of whole blocks of 32 channels) the
-    result is packed (`quantised/activations`) and `out` is not written.
+
+    With a WINDOW, only the last tokens and the first SINK_TOKENS are visible. With EARLY, the first tile of the pages
+    is loaded before the wait for the previous kernel. With PACKED (one request, heads of whole blocks of 32 channels),
+    the result is packed (`quantised/activations`) and `out` is not written.
     """
     release(PDL)
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -97,7 +99,7 @@ def decode_attention(
     length = tl.load(seq_lens + request)
     row = tl.load(rows + request).to(tl.int64)
     table = tables + row * table_stride
-    past = length - NEW  # tokens that are in the pages before this kernel
+    past = length - NEW  # tokens in the pages before this kernel
     position = tl.maximum(length - 1, 0)
     first = 0
     num_sinks = 0
@@ -116,7 +118,7 @@ def decode_attention(
             keys, values, key_scales, value_scales, table, low + rt, high, head, first, num_sinks,
             key_base, value_base, key_scale_base, value_scale_base, rd, dot_type, PAGE, D, EVEN, WINDOW,
         )  # fmt: skip
-    # Each rotated channel is paired with one half of ROTATED away; the rest pass through.
+    # A rotated channel's partner is HALF channels away; channels from ROTATED on pass through.
     pair = tl.where(rd < HALF, rd + HALF, tl.where(rd < ROTATED, rd - HALF, rd))
     cos = tl.full((DB,), 1.0, tl.float32)
     sin = tl.zeros((DB,), tl.float32)
@@ -214,7 +216,7 @@ def _combine(
     H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr,
     PACKED: tl.constexpr,
 ):  # fmt: skip
-    """The results of the next HEADS heads, of which `left` exist, from the parts that SPLITS programs left."""
+    """Combine the parts that SPLITS programs left of the next HEADS heads, of which `left` exist; write the results."""
     rd = tl.arange(0, DB)
     rh = tl.arange(0, HEADS)
     rs = tl.arange(0, triton.next_power_of_2(SPLITS))

@@ -1,4 +1,4 @@
-"""Queries, keys and values of many tokens: norms, rotary embedding, and the store to the pages, in one pass."""
+"""Queries, keys and values of many tokens: norms, rotary embedding and the store to the pages, in one pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.ops.triton.kernels.attention.pages import SCALE_CHANNELS, token_el
 @triton.jit
 def _prepared(x, gain, angles, position, stride, first, count, eps, D: tl.constexpr, DB: tl.constexpr,
               HB: tl.constexpr, ROTATED: tl.constexpr, NORM: tl.constexpr):  # fmt: skip
-    """The heads [HB, DB] from `first`, normalised and rotated, in fp32."""
+    """Return `count` heads [HB, DB] from element `first` on, normalised and rotated, in fp32."""
     HALF: tl.constexpr = ROTATED // 2
     rh = tl.arange(0, HB)
     rd = tl.arange(0, DB)
@@ -39,7 +39,7 @@ def _prepared(x, gain, angles, position, stride, first, count, eps, D: tl.conste
 @triton.jit
 def store_heads(pages, scales, slot, base, scale_base, x, count, FIRST: tl.constexpr, WIDTH: tl.constexpr,
                 PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HB: tl.constexpr):  # fmt: skip
-    """Write WIDTH channels from FIRST on, x [HB, DB], of one token's `count` heads to its slot.
+    """Store channels FIRST to FIRST + WIDTH, x [HB, DB], of one token's `count` heads in its slot.
 
     In int8 pages FIRST and WIDTH are multiples of SCALE_CHANNELS.
     """
@@ -77,9 +77,10 @@ def prepare_heads(
     ROTATED: tl.constexpr, PAGE: tl.constexpr, Q_NORM: tl.constexpr, K_NORM: tl.constexpr, BALANCED: tl.constexpr,
     STORE: tl.constexpr,
 ):  # fmt: skip
-    """One token: its queries to `q_out` [T, H, D]; its keys and values to the pages, or the keys to `k_out`.
+    """Write one token's queries to `q_out` [T, H, D], and its keys and values to the pages.
 
-    A negative slot is not stored. Without STORE only queries and keys are rotated, as `ops.rotary` does.
+    A token with a negative slot is not stored. Without STORE, keys are written to `k_out` and values are ignored, as in
+    `ops.rotary`.
     """
     token = tl.program_id(0).to(tl.int64)
     position = tl.load(positions + token) if ROTATED > 0 else 0

@@ -1,8 +1,8 @@
-"""The attention of batch-invariant mode: decodes and chunks by one kernel, over parts of the context that are fixed.
+"""Attention of batch-invariant mode: one kernel for decodes and chunks, over fixed parts of the context.
 
-Parts of PART tokens are counted from the first token of a request, and each is summed on its own, tile by tile. Their
-sums are joined in order, by the program that computed them or by `join_parts`. A tile of which a query sees nothing
-changes no bit of its sums, so it does not matter how far the other queries of the program see.
+Parts of PART tokens start at a request's first token, and each is summed separately, tile by tile. The parts' sums are
+joined in order, by the program that computed them or by `join_parts`. A tile in which a query sees no token changes no
+bit of the query's sums, so how far the program's other queries see has no effect.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ def _tile(
     tiles, query_start, seq_lens, tile,
     CAUSAL: tl.constexpr, TOKENS: tl.constexpr, G: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries: its request, index in the batch, index among the shared heads, whether each is a query,
-    position, the position of the first, and how many tokens some of them sees."""
+    """Return the geometry of a tile of queries.
+
+    These are its request; for each of its rows the query's index in the batch, the head's index among those that share
+    a key head, whether the row is a query, and the query's position; then the position of the first query, and the
+    number of tokens that the tile's queries see together.
+    """
     request = tl.load(tiles + 2 * tile)
     known = tl.maximum(request, 0)
     offset = tl.load(tiles + 2 * tile + 1)
@@ -47,7 +51,10 @@ def _attend(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, SOFTCAP: tl.constexpr,
     PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, ROWS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the tokens from `low` to `high`, both multiples of BT; `skip` of them are left out at `skip_from`."""
+    """Return the sums over the tokens from `low` to `high`, both multiples of BT.
+
+    Numbers from `skip_from` on stand for tokens `skip` further on.
+    """
     EVEN: tl.constexpr = D == DB
     rd = tl.arange(0, DB)
     rt = tl.arange(0, BT)
@@ -60,7 +67,7 @@ def _attend(
             token += tl.where(start >= skip_from, skip, 0)
         inside = token < limit
         if WINDOW > 0:
-            inside = inside & ((token >= first) | (token < SINK_TOKENS))  # other blocks may be anything
+            inside = inside & ((token >= first) | (token < SINK_TOKENS))  # blocks outside the window may be freed
         entry = tl.load(table + token // PAGE, mask=inside, other=0)
         k = load_tile(
             keys, key_scales, entry, token, head, key_base, key_scale_base, inside, rd, q.dtype, PAGE, D, EVEN
@@ -88,7 +95,7 @@ def _attend(
 
 @triton.jit
 def _join(acc, top, total, part_acc, part_top, part_total):
-    """The sums of the parts so far and of the next one. To the first part nothing is added: it stays as it is."""
+    """Return the sums of the parts so far joined with those of the next part; the first part's sums stay unchanged."""
     higher = tl.maximum(top, part_top)
     fade = tl.exp2((top - higher) * _LOG2_E)
     part_fade = tl.exp2((part_top - higher) * _LOG2_E)
@@ -99,7 +106,6 @@ def _join(acc, top, total, part_acc, part_top, part_total):
 @triton.jit
 def _store(out, acc, top, total, sinks, query, head, group, valid, H: tl.constexpr, SHARED: tl.constexpr,
            D: tl.constexpr, DB: tl.constexpr, SINKS: tl.constexpr):  # fmt: skip
-    """The result of a tile from its sums."""
     rd = tl.arange(0, DB)
     if SINKS:
         sink = tl.load(sinks + head * SHARED + group, mask=group < SHARED, other=UNSEEN)
@@ -123,11 +129,12 @@ def invariant_attention(
     BALANCED: tl.constexpr, G: tl.constexpr, TOKENS: tl.constexpr, BT: tl.constexpr, PART: tl.constexpr,
     SPLITS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
+    """Compute attention out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
     A program computes TOKENS queries of one request, from position tiles[t, 1] of its chunk, for the heads that share a
-    key head (G is their number, rounded up to a power of two). A negative request is none. With SPLITS > 1 the parts
-    are divided among that many programs, which leave their sums for `join_parts`. With a WINDOW all is one part.
+    key head (G is their number, rounded up to a power of two). A tile with a negative request is empty. With SPLITS > 1
+    the parts are divided among that many programs, which leave their sums for `join_parts`. With a WINDOW the context
+    is one part.
     """
     tile, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     SHARED: tl.constexpr = H // HK
@@ -144,7 +151,7 @@ def invariant_attention(
         wide *= tl.load(balance + head * D + rd, mask=rd < D, other=1.0)[None, :]
     q = wide.to(out.dtype.element_ty)
     if WINDOW > 0:
-        # Tiles between the sinks and the first token that is seen are left out; tiles stay where they are.
+        # Skip tiles between the sinks and the first visible token; boundaries of tiles do not move.
         first = tl.maximum(earliest - WINDOW + 1, 0)
         skip_from = tl.minimum((SINK_TOKENS + BT - 1) // BT, first // BT) * BT
         skip = first // BT * BT - skip_from
@@ -184,7 +191,7 @@ def join_parts(
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, CAUSAL: tl.constexpr, SINKS: tl.constexpr,
     G: tl.constexpr, TOKENS: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
-    """The results of a tile of queries from the sums that `invariant_attention` left, joined in order."""
+    """Join the sums that `invariant_attention` left for a tile of queries, in order, and write the results."""
     tile, head = tl.program_id(0), tl.program_id(1)
     SHARED: tl.constexpr = H // HK
     ROWS: tl.constexpr = TOKENS * G

@@ -7,15 +7,15 @@ import triton.language as tl
 
 from antiphon.ops.triton.kernels.attention.fp8 import from_e4m3, to_e4m3
 
-#: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.
+#: Channels per fp16 scale in int8 pages; the same as `ops.cache.SCALE_CHANNELS`.
 SCALE_CHANNELS = tl.constexpr(32)
-#: Table entries count these bytes; the same as `ops.cache.OFFSET_UNIT`.
+#: Bytes per unit of a table entry; the same as `ops.cache.OFFSET_UNIT`.
 UNIT = tl.constexpr(256)
 
 
 @triton.jit
 def token_elements(entry, token, head, base, PAGE: tl.constexpr, WIDTH: tl.constexpr, BYTES: tl.constexpr):
-    """The element at which a token's `WIDTH` values of a head begin, in a region `base` elements into its block."""
+    """Return the element at which a head's WIDTH values of a token begin, for a region at `base` in its block."""
     return entry.to(tl.int64) * (UNIT // BYTES) + base + (head * PAGE + token % PAGE) * WIDTH
 
 
@@ -24,9 +24,9 @@ def load_tile(
     pages, scales, entry, token, head, base, scale_base, mask, channels, to: tl.constexpr,
     PAGE: tl.constexpr, D: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """The values [tokens, channels] of a head for `token` in the blocks `entry`, in the type `to`; 0 where masked.
+    """Return the values [tokens, channels] of a head for `token` in the blocks `entry`, as type `to`; 0 where masked.
 
-    Pages of uint8 are e4m3, for cards without instructions for it.
+    Pages of uint8 are e4m3 on GPUs that cannot convert e4m3.
     """
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
     start = token_elements(entry, token, head, base, PAGE, D, BYTES)
@@ -48,7 +48,7 @@ def store_token(
     pages, scales, entry, token, head, base, scale_base, x, channels,
     PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr,
 ):  # fmt: skip
-    """Write the channels x [DB] of one token and head; returns them as they will be read, in fp32."""
+    """Write the channels x [DB] of one token and head, and return them in fp32 as they will be read."""
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
     target = pages + token_elements(entry, token, head, base, PAGE, D, BYTES) + channels
     if pages.dtype.element_ty == tl.int8:

@@ -19,9 +19,9 @@ def _attend(
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, SOFTCAP: tl.constexpr,
     PAGE: tl.constexpr, D: tl.constexpr, EVEN: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The tiles of keys with indices from `low` to `high`; without MASKED every query sees all of them.
+    """Add the keys with indices from `low` to `high` to the sums; without MASKED every query sees all of them.
 
-    `top` is in units of ln 2: a score times `factor` is, or one that was capped.
+    `top` is in base 2, as a score times `factor` is.
     """
     rt = tl.arange(0, BT)
     for start in tl.range(low, high, BT, num_stages=STAGES):
@@ -54,7 +54,7 @@ def _attend(
             higher = tl.maximum(top, tl.max(scores, 1) * factor)
             p = tl.exp2(scores * factor - higher[:, None])
         if MASKED:
-            p = tl.where(seen, p, 0.0)  # a query that has seen nothing yet has no highest score
+            p = tl.where(seen, p, 0.0)  # without this, 1 for a query that has seen no token
         fade = tl.exp2(top - higher)
         total = total * fade + tl.sum(p, 1)
         v = load_tile(
@@ -75,11 +75,11 @@ def prefill_attention(
     BALANCED: tl.constexpr,
     G: tl.constexpr, TOKENS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
+    """Compute attention out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
     A program computes TOKENS queries of one request, from position tiles[t, 1] of its chunk, for the heads that share a
-    key head (G is their number, rounded up to a power of two). A negative request is none. The last tiles, which see
-    the most tokens, begin first. `scale` is positive.
+    key head (G is their number, rounded up to a power of two). A tile with a negative request is empty. The last tiles,
+    which see the most tokens, start first. `scale` is positive.
     """
     tile, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     EVEN: tl.constexpr = D == DB
@@ -115,7 +115,7 @@ def prefill_attention(
     if CAUSAL:
         limit = tl.minimum(length, earliest + TOKENS)
     high = num_sinks + limit - first
-    plain = 0  # indices below it are seen by every query of the tile
+    plain = 0  # every query of the tile sees the indices below
     if WINDOW == 0:
         if CAUSAL:
             plain = tl.maximum(earliest + 1, 0) // BT * BT

@@ -1,4 +1,4 @@
-"""Heads whose channels are all rotated: norms, rotary embedding and the store to the pages, each number read once."""
+"""Heads whose channels are all rotated: norms, rotary embedding and the store to the pages, each value read once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.ops.triton.kernels.attention.heads import store_heads
 @triton.jit
 def _rotated(x, gain, cos, sin, count, eps, D: tl.constexpr, HALFB: tl.constexpr, HB: tl.constexpr,
              NORM: tl.constexpr):  # fmt: skip
-    """Both halves [HB, HALFB] of the heads from x on, normalised and rotated, in fp32."""
+    """Return both halves [HB, HALFB] of the `count` heads at x, normalised and rotated, in fp32."""
     HALF: tl.constexpr = D // 2
     heads = tl.arange(0, HB)[:, None]
     channels = tl.arange(0, HALFB)[None, :]
@@ -33,9 +33,10 @@ def rotate_heads(
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HALFB: tl.constexpr, HB: tl.constexpr,
     HKB: tl.constexpr, PAGE: tl.constexpr, Q_NORM: tl.constexpr, K_NORM: tl.constexpr, BALANCED: tl.constexpr,
 ):  # fmt: skip
-    """One token: its queries to `q_out` [T, H, D], its keys and values to the pages; a negative slot is not stored.
+    """Write one token's queries to `q_out` [T, H, D], and its keys and values to the pages.
 
-    The heads of a token lie end to end in q, k and v. `angles` [positions, D] has the cosines, then the sines.
+    A token with a negative slot is not stored. The heads of a token are contiguous in q, k and v. `angles` [positions,
+    D] has the cosines, then the sines.
     """
     HALF: tl.constexpr = D // 2
     token = tl.program_id(0).to(tl.int64)

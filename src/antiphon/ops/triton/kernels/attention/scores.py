@@ -1,4 +1,4 @@
-"""Scores of queries against cached keys, where the probabilities themselves are wanted."""
+"""Scores of queries against cached keys, for operations that return the probabilities themselves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ def paged_scores(
     SHARED: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, PAGE: tl.constexpr, BALANCED: tl.constexpr,
     BT: tl.constexpr,
 ):  # fmt: skip
-    """out [heads, num_queries, width], fp32: the scores of head chosen[h] of each query over the cached tokens of
-    request requests[query]. Past the end of a request, and without one (-1), they are minus infinity.
+    """Write the scores of head chosen[h] of each query over its request's tokens to out [heads, num_queries, width].
+
+    Scores are fp32. They are minus infinity past the end of request requests[query], and for a query without a request
+    (-1).
     """
     query, index, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     request = tl.load(requests + query)

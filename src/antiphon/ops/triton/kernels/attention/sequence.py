@@ -1,4 +1,4 @@
-"""Attention without a cache, over sequences that lie end to end: encoders."""
+"""Attention without a cache, over sequences laid end to end, as encoders need it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def sequence_attention(
     SHARED: tl.constexpr, H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, CAUSAL: tl.constexpr, BIAS: tl.constexpr,
     BM: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """out [T, H, D]: a program computes BM queries of one head, from position tiles[t, 1] of sequence tiles[t, 0].
+    """Compute attention out [T, H, D] of sequences laid end to end.
 
-    A negative sequence is none. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the
-    scores.
+    A program computes BM queries of one head, from position tiles[t, 1] of sequence tiles[t, 0]. A tile with a negative
+    sequence is empty. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the scores.
     """
     tile, head = tl.program_id(0), tl.program_id(1)
     sequence = tl.load(tiles + 2 * tile)

@@ -1,4 +1,4 @@
-"""Division of sequences that lie end to end into tiles of queries, on the device."""
+"""Division of sequences laid end to end into tiles of queries, on the device."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import triton.language as tl
 
 @triton.jit
 def list_tiles(starts, tiles, first, num_requests, num_tiles, TOKENS, REQUESTS: tl.constexpr, BLOCK: tl.constexpr):
-    """tiles[t] = (request, position of its first query), for the requests from `first`; the rest of the list is -1.
+    """Write tiles[t] = (request, first query in the request's chunk), for the requests from `first` on.
 
-    Request r has the queries starts[r] to starts[r + 1]. A program writes the tiles of one request, the last program
-    the rest. REQUESTS is not less than `num_requests`, the number of all requests.
+    Request r has the queries starts[r] to starts[r + 1]. Each program writes the tiles of one request; the last program
+    fills the rest of the list with request -1. REQUESTS is not less than `num_requests`, the number of all requests.
     """
     request = first + tl.program_id(0)
     every = tl.arange(0, REQUESTS)

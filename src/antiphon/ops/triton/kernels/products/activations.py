@@ -1,11 +1,11 @@
-"""The activations of products, in fp32."""
+"""Activation functions of products, in fp32."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-#: Their numbers, as kernels are given them.
+#: Numbers that kernels receive for the activations.
 NONE, RELU, GELU, GELU_TANH, SILU = range(5)
 NUMBERS = {"none": NONE, "relu": RELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU}
 
@@ -17,7 +17,7 @@ _SILU = tl.constexpr(SILU)
 
 @triton.jit
 def activate(x, KIND: tl.constexpr):
-    """The activation of this number, element by element."""
+    """Apply the activation with number KIND to each element."""
     if KIND == _RELU:
         x = tl.maximum(x, 0.0)
     elif KIND == _GELU:

@@ -1,4 +1,4 @@
-"""What follows a product that a library computed: bias, activation, gate, residual."""
+"""Epilogue of a product that a library computed: bias, activation, gate, residual."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def finish_product(
     N: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr,
     BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """y [rows, N] = activation(x + bias) + residual, of x [rows, N]; if GATED, x [rows, 2 N] has the gates first.
+    """Compute y [rows, N] = activation(x + bias) + residual of x [rows, N]; if GATED, x is [rows, 2 N], gates first.
 
-    A program does BLOCK columns of ROWS rows. y may be the residual.
+    A program computes BLOCK columns of ROWS rows. y may be the residual.
     """
     WIDTH: tl.constexpr = 2 * N if GATED else N
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]

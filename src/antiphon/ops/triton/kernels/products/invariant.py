@@ -1,4 +1,4 @@
-"""The product of batch-invariant mode: any number of rows, each summed in the same order."""
+"""Product of batch-invariant mode: any number of rows, each summed in the same order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton.language as tl
 
 from antiphon.ops.triton.kernels.products.activations import activate
 
-#: Tiles of rows that programs go through before the next column, so that they share weights in the L2 cache.
+#: Tiles of rows that programs compute before the next tile of columns, so that they share weights in the L2 cache.
 _TOGETHER = tl.constexpr(8)
 
 
@@ -18,10 +18,10 @@ def invariant_product(
     K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """y [rows, N] = activation(x [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [rows, N] = activation(x [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     A program computes BM rows and BN columns. An element is one chain of multiply-accumulate instructions from the
-    first of the K columns to the last: neither BM, BN nor the index of a row in its tile changes it.
+    first of the K columns to the last: neither BM, BN nor a row's index in its tile changes the result.
     """
     row_tiles = tl.cdiv(rows, BM)
     COLUMN_TILES: tl.constexpr = (N + BN - 1) // BN

@@ -1,4 +1,4 @@
-"""Products with up to 64 rows of activations, on tensor cores; bound by the reading of the weights."""
+"""Products with up to 64 rows of activations, on tensor cores; reading the weights takes most of the time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ def row_product(
     GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, SCALED: tl.constexpr,
     EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """y [ROWS, N] = activation(x [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [ROWS, N] = activation(x [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     A norm before the product is split: the kernel that wrote x multiplied it by the norm's weight and left NORM_PARTS
-    partial sums of squares for each row in `squares` [NORM_PARTS, ROWS]; this one divides its result by their root mean
-    square. With SCALED it leaves the same for the next norm: y * next_gain in `y_scaled`, and the squares of its
-    columns in `next_squares`. The K columns are divided among SPLITS programs; the last to finish adds their parts, in
-    the same order every time. With EARLY the first tile of weights is loaded before the wait for the kernel before.
+    partial sums of squares for each row in `squares` [NORM_PARTS, ROWS]; this kernel divides its result by their root
+    mean square. With SCALED, this kernel does the same for the next norm: it writes y * next_gain to `y_scaled`, and
+    sums of the squares of its columns to `next_squares`.
+
+    The K columns are divided among SPLITS programs; the last program to finish adds the parts, in the same order every
+    time. With EARLY, the first tile of weights is loaded before the wait for the previous kernel.
     """
     release(PDL)
     pn, pk = tl.program_id(0), tl.program_id(1)
@@ -49,7 +51,7 @@ def row_product(
     if SCALED:
         gain = tl.load(next_gain + rn).to(tl.float32)
     wait(PDL)
-    # What the end of the product needs is loaded at once: a load there would be waited for.
+    # Load the operands of the epilogue now: a load at the end would stall.
     element = rm[None, :] * N + rn[:, None]
     added = tl.zeros((BN, ROWS), tl.float32)
     if RESIDUAL:

@@ -1,4 +1,4 @@
-"""Products with few rows of activations: the weights are read once, by loads that do not wait for the kernel before."""
+"""Products with few rows of activations: weights are read once, by loads that do not wait for the previous kernel."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def vector_product(
     NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
     LOOP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """y [ROWS, N] = activation(norm(x) [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [ROWS, N] = activation(norm(x) [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     With NORM, x is normalised by its root mean square and multiplied by `gain`; every program computes the norm again,
-    which costs less than a kernel of its own. ROWS is a power of two; a program computes BN columns of all rows.
-    Sums are kept by element and added up once, at the end, so that the loads of all tiles may be under way. With a
-    LOOP, where BK divides K, they follow each other: one after another (1), or the next while one is computed (2).
+    which costs less than a separate kernel. ROWS is a power of two; a program computes BN columns of all rows. Sums are
+    kept by element and added up once, at the end, so that the loads of all tiles may be in flight. With a LOOP, for
+    which BK must divide K, tiles are loaded one after another (1), or the next while one is computed (2).
     """
     release(PDL)
     EVEN_K: tl.constexpr = K % BK == 0

@@ -1,1 +1,1 @@
-"""Products with weights in blocks or in 8-bit floats."""
+"""Products with block-quantised weights, and with weights in e4m3."""

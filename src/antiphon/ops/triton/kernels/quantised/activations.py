@@ -1,7 +1,7 @@
-"""One row of activations in 16 bits for products with block-quantised weights, which four bytes at a time are added up.
+"""Packing of one row of activations in 16 bits, for products with block-quantised weights, four bytes at a time.
 
 A row is rounded in blocks of 32 elements, each with a scale: element = scale * (256 * high + low), where high and low
-are signed bytes. Beside the largest element of its block it has 15 bits, more than bf16. A packed row is one array of
+are signed bytes. Beside the block's largest element that is 15 bits, more than bf16. A packed row is one array of
 32-bit words, with `blocks` blocks (zeros beyond the row's end):
 
     [8, blocks]      high bytes, four in a word: word w of a block has the elements 4 w to 4 w + 3
@@ -20,9 +20,9 @@ from antiphon.ops.triton.kernels.dependent_launch import release, wait
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
-#: 127 * 256 + 127: both bytes of a larger number would not be signed ones.
+#: Largest code, 127 * 256 + 127: a larger code would not fit two signed bytes.
 LARGEST = tl.constexpr(32639.0)
-#: Blocks that a program rounds.
+#: Blocks per program.
 GROUP = tl.constexpr(8)
 SCALES = tl.constexpr(16)
 SUMS = tl.constexpr(17)
@@ -31,7 +31,7 @@ SQUARES = tl.constexpr(19)
 
 @triton.jit
 def pack_row(x, gain, packed, packed_bytes, K: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr):
-    """Pack x [K], times `gain` if NORM. `packed_bytes` is `packed` as int8. A program takes 256 elements."""
+    """Pack x [K], times `gain` if NORM. `packed_bytes` is `packed` as int8. A program packs 256 elements."""
     release(PDL)
     BLOCKS: tl.constexpr = (K + 255) // 256 * GROUP
     block = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
@@ -48,14 +48,14 @@ def pack_row(x, gain, packed, packed_bytes, K: tl.constexpr, NORM: tl.constexpr,
 def store_packed(
     values, factors, block, present, packed, packed_bytes, BLOCKS: tl.constexpr, NORM: tl.constexpr
 ):  # fmt: skip
-    """Pack blocks [n, 32] of a row with these numbers; times `factors`, beside their squares, if NORM."""
+    """Pack `values`, blocks [n, 32] with these indices; if NORM, times `factors`, with the sums of squares before."""
     element = tl.arange(0, 32)
     if NORM:
         squares = tl.sum(values * values, 1).to(tl.int32, bitcast=True)
         tl.store(packed + SQUARES * BLOCKS + block, squares, mask=present)
         values *= factors
     largest = tl.max(tl.abs(values), 1)
-    # A block with a NaN or an infinity has the scale NaN
+    # A block with a NaN or an infinity has the scale NaN.
     scale = largest / LARGEST + tl.sum(values, 1) * 0.0
     inverse = tl.where(largest > 0.0, LARGEST / largest, 0.0)
     codes = tl.floor(values * inverse[:, None] + 0.5).to(tl.int32)
@@ -73,7 +73,7 @@ def store_packed(
 
 @triton.jit
 def mean_square(packed, K: tl.constexpr):
-    """Of the row before it was multiplied by its gain."""
+    """Return the mean square of the packed row, before it was multiplied by the norm's gain."""
     BLOCKS: tl.constexpr = (K + 255) // 256 * GROUP
     block = tl.arange(0, triton.next_power_of_2(BLOCKS))
     squares = tl.load(packed + SQUARES * BLOCKS + block, mask=block < BLOCKS, other=0)
@@ -82,13 +82,13 @@ def mean_square(packed, K: tl.constexpr):
 
 @triton.jit
 def packed_word(packed, WORD: tl.constexpr, block, inside, BLOCKS: tl.constexpr):
-    """This word of blocks, [blocks, 1]."""
+    """Return word WORD of packed blocks, [blocks, 1]."""
     return tl.load(packed + WORD * BLOCKS + block, mask=inside, other=0)[:, None]
 
 
 @triton.jit
 def add_products(sums, codes, x):
-    """sums + the products of four unsigned bytes with four signed ones."""
+    """Return `sums` plus the products of four unsigned bytes with four signed bytes."""
     if INTERPRETED:
         for byte in tl.static_range(4):
             code = ((codes >> (8 * byte)) & 0xFF).to(tl.int32)
@@ -101,7 +101,7 @@ def add_products(sums, codes, x):
 
 @triton.jit
 def even_bytes(first, second):
-    """Bytes 0 and 2 of two words, in one."""
+    """Return bytes 0 and 2 of two words, in one word."""
     if INTERPRETED:
         return _picked(first, second, 0)
     return tl.inline_asm_elementwise(
@@ -111,7 +111,7 @@ def even_bytes(first, second):
 
 @triton.jit
 def odd_bytes(first, second):
-    """Bytes 1 and 3 of two words, in one."""
+    """Return bytes 1 and 3 of two words, in one word."""
     if INTERPRETED:
         return _picked(first, second, 8)
     return tl.inline_asm_elementwise(

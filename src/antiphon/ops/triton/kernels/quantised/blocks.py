@@ -1,7 +1,7 @@
-"""Reading repacked blocks (`ops/triton/quantised`): codes as floats without conversions, and scales.
+"""Decoding of repacked blocks (`ops/triton/quantised`): codes as floats without conversions, and scales.
 
-A field of a word is brought into the mantissa of a float between 1 and 2 by a mask: 1 + code * 2^(AT - 8), where AT is
-the field's first bit in its byte. Products are corrected for the 1 with the sum of the activations.
+A mask brings a field of a word into the mantissa of a float between 1 and 2: 1 + code * 2^(AT - 8), where AT is the
+field's first bit in its byte. `_value` subtracts the 1 again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = tl.constexpr(0x4B000000)  # 2^23, whose mantissa counts ones
 
 @triton.jit
 def byte_view(w, BYTE: tl.constexpr):
-    """The word with that byte in its bits 15 to 22; words are stored rotated left by 15 bits."""
+    """Return the word with byte BYTE in its bits 15 to 22; words are stored rotated left by 15 bits."""
     if BYTE == 0:
         v = w
     elif BYTE == 1:
@@ -39,26 +39,26 @@ def byte_view(w, BYTE: tl.constexpr):
 
 @triton.jit
 def field(v, AT: tl.constexpr, BITS: tl.constexpr):
-    """1 + code * 2^(AT - 8), of the code in these bits of the byte in view."""
+    """Return 1 + code * 2^(AT - 8) for the code of BITS bits, from bit AT on, of the byte in view."""
     MASK: tl.constexpr = ((1 << BITS) - 1) << (15 + AT)
     return ((v & MASK) | _ONE).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def small_number(bits):
-    """An integer below 2^23 as fp32."""
+    """Return an integer below 2^23 as fp32."""
     return (bits | _WHOLE).to(tl.float32, bitcast=True) - 8388608.0
 
 
 @triton.jit
 def low_half(word):
-    """The f16 in the low bits of a 32-bit word, as fp32."""
+    """Return the f16 in the low bits of a 32-bit word, as fp32."""
     return (word & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True).to(tl.float32)
 
 
 @triton.jit
 def block_scale(scale, factor, PART: tl.constexpr, SCALE: tl.constexpr):
-    """The scale of a block (of its half PART where SIGNED), fp32."""
+    """Return the scale of a block (of its half PART if SIGNED), fp32."""
     if SCALE == HALF:
         s = scale.to(tl.float32)
     elif SCALE == HALF_MINIMUM:
@@ -72,7 +72,7 @@ def block_scale(scale, factor, PART: tl.constexpr, SCALE: tl.constexpr):
 
 @triton.jit
 def block_minimum(scale, factor, SCALE: tl.constexpr):
-    """What is added to every element of a block, fp32; for the kinds that have it."""
+    """Return the minimum that is added to every element of a block, fp32, for HALF_MINIMUM and SIX_BITS."""
     if SCALE == HALF_MINIMUM:
         m = low_half(scale.to(tl.uint32, bitcast=True) >> 16)
     else:
@@ -84,9 +84,10 @@ def block_minimum(scale, factor, SCALE: tl.constexpr):
 @triton.jit
 def load_blocks(words, scales, factors, block, row, inside, TILES: tl.constexpr, PLANES: tl.constexpr,
                 SCALE: tl.constexpr):  # fmt: skip
-    """Words (eight; those that the type does not have are its first), scales and factors of blocks [blocks, rows].
+    """Load the words, scales and factors of blocks [blocks, rows].
 
-    TILES is the number of tiles along a row.
+    There are always eight words; those that the type does not have repeat the first. TILES is the number of tiles along
+    a row.
     """
     tile = row // WIDTH
     lane = row % WIDTH
@@ -125,7 +126,7 @@ def _plane(at, PLANE: tl.constexpr, inside):
 @triton.jit
 def eight_values(tile, EIGHTH: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr,
                  SCALE: tl.constexpr):  # fmt: skip
-    """Elements from 8 * EIGHTH on of blocks, decoded: fp32 [blocks, rows, 8]."""
+    """Return the decoded elements from 8 * EIGHTH on of blocks: fp32 [blocks, rows, 8]."""
     PART: tl.constexpr = EIGHTH // 2
     scale = block_scale(tile[8], tile[9], PART, SCALE)
     added = -OFFSET * scale
@@ -142,7 +143,7 @@ def eight_values(tile, EIGHTH: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constex
 
 @triton.jit
 def all_values(tile, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr):
-    """Blocks, decoded: fp32 [blocks, rows, 32]."""
+    """Return decoded blocks: fp32 [blocks, rows, 32]."""
     first = tl.join(eight_values(tile, 0, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 1, LOW, HIGH, OFFSET, SCALE))
     second = tl.join(eight_values(tile, 2, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 3, LOW, HIGH, OFFSET, SCALE))
     joined = tl.permute(tl.join(first, second), (0, 1, 4, 3, 2))  # [blocks, rows, 2, 2, 8]
@@ -151,7 +152,7 @@ def all_values(tile, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr
 
 @triton.jit
 def _value(tile, ELEMENT: tl.constexpr, scale, added, LOW: tl.constexpr, HIGH: tl.constexpr):
-    """scale * code + added, of this element of each block; the code is exact."""
+    """Return scale * code + added for element ELEMENT of each block; the code is exact."""
     BIT: tl.constexpr = ELEMENT * LOW
     AT: tl.constexpr = BIT % 8
     code = field(byte_view(tile[BIT // 32], BIT % 32 // 8), AT, LOW) * (256.0 / (1 << AT)) - 256.0 / (1 << AT)

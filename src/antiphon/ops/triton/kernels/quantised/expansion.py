@@ -1,4 +1,4 @@
-"""Block-quantised weights decoded: whole matrices for products with many rows, and rows of an embedding."""
+"""Decoding of block-quantised weights: whole matrices for products with many rows, and rows of an embedding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def expand_blocks(
     LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr,
     K: tl.constexpr, N: tl.constexpr, BN: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """out [N, K] = the decoded weight, in the type of `out`."""
+    """Write the decoded weight to out [N, K], in the type of `out`."""
     TILES: tl.constexpr = (K + 255) // 256
     rb = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -33,10 +33,10 @@ def gather_blocks(
     LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr,
     K: tl.constexpr, BLOCKS: tl.constexpr, SCALED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out [T, K] = rows of the decoded weight for ids [T], times `scale`; an id below 0 gives zeros.
+    """Write rows of the decoded weight for ids [T], times `scale`, to out [T, K]; an id below 0 gives zeros.
 
-    BLOCKS is a power of two that covers a row. With SCALED it also leaves what a product after a norm needs: out *
-    gain, and each row's sum of squares.
+    BLOCKS is a power of two that covers a row. With SCALED, also write what a product after a norm needs: out * gain,
+    and each row's sum of squares.
     """
     release(PDL)
     token = tl.program_id(0)

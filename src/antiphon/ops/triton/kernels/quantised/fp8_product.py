@@ -1,4 +1,4 @@
-"""Products of few rows of activations with weights in e4m3, the 8-bit float, that have one scale for each row."""
+"""Products of few rows of activations with weights in e4m3, the 8-bit float, that have one scale per row."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def fp8_vector_product(
     NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """y [rows, N] = activation(norm(x) [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [rows, N] = activation(norm(x) [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
-    An element of w is scales[row] * code, the codes being bytes (uint8). ROWS is a power of two that is not below
-    `rows`. With NORM, x is normalised by its root mean square and multiplied by `gain`.
+    An element of w is scales[row] * code; codes are bytes (uint8). ROWS is a power of two that is not below `rows`.
+    With NORM, x is normalised by its root mean square and multiplied by `gain`.
     """
     release(PDL)
     rm = tl.arange(0, ROWS)
@@ -54,7 +54,7 @@ def fp8_vector_product(
             up += tl.sum(_numbers(u_tile)[None, :, :] * x_tile[:, None, :], 2)
         w_tile = later
         u_tile = u_later
-    # Codes were read as numbers 256 times too small
+    # `_numbers` divides by 256.
     acc *= (tl.load(scales + rn, mask=in_n, other=0.0) * 256.0)[None, :]
     if GATED:
         up *= (tl.load(scales + N + rn, mask=in_n, other=0.0) * 256.0)[None, :]
@@ -78,7 +78,7 @@ def fp8_vector_product(
 
 @triton.jit
 def _numbers(codes):
-    """The numbers of e4m3 codes (uint8) divided by 256, in fp32: the same exponent and mantissa, read as f16."""
+    """Return the numbers of e4m3 codes (uint8) divided by 256, in fp32: exponent and mantissa are read as f16."""
     wide = codes.to(tl.uint16)
     bits = ((wide & 0x80) << 8) | ((wide & 0x7F) << 7)
     return bits.to(tl.float16, bitcast=True).to(tl.float32)

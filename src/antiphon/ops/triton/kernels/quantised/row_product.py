@@ -20,16 +20,16 @@ def quantised_row_product(
     GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, SCALED: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """y [rows, N] = activation(x [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [rows, N] = activation(x [rows, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
-    ROWS is a power of two from 16 on that is not below `rows`. Rows of y, residual and y_scaled lie STRIDE elements
-    apart. Weights are decoded to the type of x. NORM_PARTS, SCALED and SPLITS are those of `row_product`; the blocks of
-    a row are divided among SPLITS programs, BLOCKS at a time.
+    ROWS is a power of two, at least 16, that is not below `rows`. Rows of y, residual and y_scaled are STRIDE elements
+    apart. Weights are decoded to the type of x. NORM_PARTS, SCALED and SPLITS are the same as in `row_product`; the
+    blocks of a row are divided among SPLITS programs, BLOCKS at a time.
     """
     release(PDL)
     pn, pk = tl.program_id(0), tl.program_id(1)
     TILES: tl.constexpr = (K + 255) // 256
-    PER: tl.constexpr = (TILES * 8 + SPLITS * BLOCKS - 1) // (SPLITS * BLOCKS) * BLOCKS  # blocks of a split
+    PER: tl.constexpr = (TILES * 8 + SPLITS * BLOCKS - 1) // (SPLITS * BLOCKS) * BLOCKS  # blocks per split
     rb = tl.arange(0, BLOCKS)
     rn = pn * BN + tl.arange(0, BN)
     rm = tl.arange(0, ROWS)
@@ -94,7 +94,7 @@ def _matrix(
     tile, EIGHTH: tl.constexpr, x, BN: tl.constexpr, BLOCKS: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr,
 ):  # fmt: skip
-    """Elements from 8 * EIGHTH on of the blocks as [BN, BLOCKS * 8], in the type that x points to."""
+    """Return elements from 8 * EIGHTH on of the blocks as [BN, BLOCKS * 8], in the type that x points to."""
     values = eight_values(tile, EIGHTH, LOW, HIGH, OFFSET, SCALE).to(x.dtype.element_ty)
     return tl.reshape(tl.permute(values, (1, 0, 2)), (BN, BLOCKS * 8))
 
@@ -105,7 +105,7 @@ def _finish(
     K: tl.constexpr, N: tl.constexpr, STRIDE: tl.constexpr, NORM_PARTS: tl.constexpr, ROWS: tl.constexpr,
     GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
-    """The end of a product, of which `acc` and `up` are [columns, ROWS]."""
+    """Apply norm, bias, activation, gate and residual to `acc` and `up` [columns, ROWS], and store the result."""
     in_n = rn < N
     inside = in_n[:, None] & (rm < rows)[None, :]
     if NORM_PARTS > 0:

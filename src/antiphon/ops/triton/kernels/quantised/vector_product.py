@@ -1,4 +1,4 @@
-"""Products of block-quantised weights with one row of activations, in whole numbers."""
+"""Products of block-quantised weights with one row of activations, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def quantised_vector_product(
     NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """y [N] = activation(x [K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+    """Compute y [N] = activation(x [K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
-    x is packed (`activations`); with NORM the product is divided by the root mean square that came with it. A program
-    computes BN columns, BLOCKS blocks of 32 elements at a time; a thread has whole blocks, and the words of the next
+    x is packed (`activations`); with NORM, the product is divided by the root mean square packed with it. A program
+    computes BN columns, BLOCKS blocks of 32 elements at a time. Each thread has whole blocks, and the words of the next
     blocks are loaded ahead. With GATED, N is a multiple of 8.
     """
     release(PDL)
@@ -90,7 +90,7 @@ def _add_blocks(
     LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr, ALL: tl.constexpr,
     BN: tl.constexpr, BLOCKS: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
-    """Add the products of these blocks to the sums. Within a block sums are whole numbers."""
+    """Return `acc` and `up` plus the products of these blocks. Within a block, sums are integers."""
     PARTS: tl.constexpr = 2 if SCALE == SIGNED else 1
     inside = block < ALL
     x_scale = packed_word(x, SCALES, block, inside, ALL).to(tl.float32, bitcast=True)
@@ -129,7 +129,7 @@ def _add_blocks(
 
 @triton.jit
 def _four_activations(x, BASE: tl.constexpr, EIGHTH: tl.constexpr, LOW: tl.constexpr, block, inside, ALL: tl.constexpr):
-    """High (BASE 0) or low (8) bytes of the elements whose codes `_four_codes` gives."""
+    """Return the high (BASE 0) or low (BASE 8) bytes of the elements whose codes `_four_codes` returns."""
     if LOW == 8:
         return packed_word(x, BASE + EIGHTH, block, inside, ALL)
     FIRST: tl.constexpr = BASE + EIGHTH // 2 * 2
@@ -141,15 +141,17 @@ def _four_activations(x, BASE: tl.constexpr, EIGHTH: tl.constexpr, LOW: tl.const
 
 @triton.jit
 def _four_codes(tile, EIGHTH: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr):
-    """Four codes of each block as bytes. With eight low bits they are the elements from 4 EIGHTH on. With four low bits
-    eight elements share a word: these are the even ones if EIGHTH is even, else the odd ones.
+    """Return four codes of each block, as the bytes of a word.
+
+    With eight low bits they are the elements from 4 * EIGHTH on. With four low bits, a word has eight elements: return
+    the even ones if EIGHTH is even, otherwise the odd ones.
     """
     if LOW == 8:
         codes = rotated_right(tile[EIGHTH], 15)
     else:
         codes = rotated_right(tile[EIGHTH // 2], 15 + 4 * (EIGHTH % 2)) & 0x0F0F0F0F
     if HIGH == 1:
-        # Bits 0, 2, 4 and 6 of a byte are brought to bit 4 of each byte of a word
+        # Move bits 0, 2, 4 and 6 of a byte to bit 4 of each byte of a word.
         bits = (rotated_right(tile[4], 15) >> (8 * (EIGHTH // 2) + EIGHTH % 2)) & 0x55
         codes |= (bits * 0x00410410) & 0x10101010
     if HIGH == 2:

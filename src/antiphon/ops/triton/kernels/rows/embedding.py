@@ -1,4 +1,4 @@
-"""Rows of an embedding, and rows of activations."""
+"""Gathering of rows of an embedding, or of activations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def gather_scaled(
     ids, table, out, gain, scaled, squares, scale,
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, SCALED: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out [T, WIDTH] = table[ids] * scale; an id below 0 gives zeros.
+    """Compute out [T, WIDTH] = table[ids] * scale; an id below 0 gives zeros.
 
-    With SCALED it also leaves what `row_product` needs of a norm: out * gain, and each row's sum of squares.
+    With SCALED, also write what `row_product` needs of a norm: out * gain, and each row's sum of squares.
     """
     release(PDL)
     row = tl.program_id(0)

@@ -1,4 +1,4 @@
-"""Norms over rows, with the sum of a residual where there is one."""
+"""Norms over rows, and the sum with an optional residual before the norm."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def norm_rows(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, CENTRED: tl.constexpr, BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """y = norm(x + residual) * gain + bias over rows of WIDTH, and total = x + residual; computed in fp32.
+    """Compute y = norm(x + residual) * gain + bias over rows of WIDTH, and total = x + residual, in fp32.
 
-    A program does ROWS of the `rows`. They are [outer, inner] with strides; y and total are contiguous.
+    A program computes ROWS of the `rows` rows, which are [outer, inner] with strides; y and total are contiguous.
     """
     release(PDL)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)

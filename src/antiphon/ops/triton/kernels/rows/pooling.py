@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def mean_rows(x, starts, y, x_stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    """y [R, WIDTH], fp32: the mean of the rows starts[r] to starts[r + 1] of x; 0 where there are none.
+    """Compute y [R, WIDTH], fp32: the mean of rows starts[r] to starts[r + 1] of x; 0 for an empty sequence.
 
     A program adds up BLOCK columns of one sequence, ROWS rows at a time.
     """

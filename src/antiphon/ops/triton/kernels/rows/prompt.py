@@ -1,11 +1,11 @@
-"""The inputs of a step with chunks of prompts, from its packed words and the rows of running requests."""
+"""Inputs of a step with chunks of prompts, from its packed words and the rows of running requests."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-#: Stand for the last token of a row, and for none; the same as in `executor.device.batch`.
+#: Token ids that stand for a row's last token and for padding; the same as in `executor.device.batch`.
 LAST_TOKEN = tl.constexpr(-1)
 PADDING = tl.constexpr(-2)
 
@@ -15,10 +15,10 @@ def prompt_inputs(
     given, positions, token_rows, rows, grown, last_token, length, table, token_ids, slots, tokens, requests, stride,
     PAGE: tl.constexpr, FIRST: tl.constexpr, REQUESTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The slot of each token in the pages of a cache group; padding has slot -1.
+    """Write the slot of each token in the pages of a cache group; padding has slot -1.
 
-    The FIRST group's launch also writes the ids (-1 for padding), and adds to the length of each request's row the
-    tokens that it computes. REQUESTS is not less than `requests`. Rows are `stride` words apart.
+    The FIRST group's launch also writes the token ids (-1 for padding), and adds each request's tokens in the step to
+    its row's length. REQUESTS is not less than `requests`. Rows are `stride` words apart.
     """
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < tokens

@@ -1,4 +1,4 @@
-"""The rows of running requests on the device: applying changes, and the inputs of a decode step read from them."""
+"""Rows of running requests on the device: changes to them, and the inputs that a decode step reads from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def scatter_words(store, changes, count, BLOCK: tl.constexpr):
-    """store[changes[i, 0]] = changes[i, 1] for `count` pairs of 32-bit words, whose indices differ."""
+    """Write store[changes[i, 0]] = changes[i, 1] for `count` pairs of 32-bit words, whose indices differ."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     index = tl.load(changes + 2 * at, mask=inside, other=0)
@@ -20,10 +20,10 @@ def decode_inputs(
     rows, given, offsets, last_token, length, cross_tokens, adapter, token_ids, positions, seq_lens, cross_lens,
     table_rows, adapters, count, stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
-    """A step of one token at each of `count` indices: token, position and lengths from its row.
+    """Write the inputs of a step with one token at each of `count` batch indices, from the rows of the requests.
 
-    A negative row is padding: token -1, length 0, row 0 of the table. CHAINED: an index may have a token of its own,
-    `given`, so many positions after the row's length as `offsets` says; without one it is -1.
+    A negative row is padding: token -1, length 0, row 0 of the table. With CHAINED, a token in `given` (-1: none)
+    replaces the row's last token, and positions are `offsets` past the row's length.
     """
     index = tl.arange(0, BLOCK)
     inside = index < count
@@ -46,7 +46,7 @@ def decode_inputs(
 
 @triton.jit
 def row_slots(table_rows, positions, seq_lens, table, slots, count, stride, PAGE: tl.constexpr, BLOCK: tl.constexpr):
-    """The slot of each token in the pages of a cache group; padding, whose length is 0, has slot -1."""
+    """Write the slot of each token in the pages of a cache group; padding, whose length is 0, has slot -1."""
     index = tl.arange(0, BLOCK)
     inside = index < count
     used = tl.load(seq_lens + index, mask=inside, other=0) > 0
@@ -58,8 +58,10 @@ def row_slots(table_rows, positions, seq_lens, table, slots, count, stride, PAGE
 
 @triton.jit
 def grow_rows(rows, given, length, count, stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr):
-    """The rows at `count` indices are one token longer; negative ones are padding. CHAINED: not those whose token was
-    `given`."""
+    """Make the rows at `count` batch indices one token longer; negative rows are padding.
+
+    With CHAINED, rows whose token was `given` stay unchanged.
+    """
     index = tl.arange(0, BLOCK)
     row = tl.load(rows + index, mask=index < count, other=-1)
     used = row >= 0

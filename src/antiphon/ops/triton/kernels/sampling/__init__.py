@@ -1,1 +1,1 @@
-"""From logits to tokens."""
+"""Kernels that edit logits, and kernels that sample tokens from them."""

@@ -1,6 +1,6 @@
-"""The token of each row of logits: the likeliest, or one drawn by Gumbel-max with Philox noise.
+"""Sampling of a token from each row of logits: the likeliest, or by Gumbel-max with Philox noise.
 
-FILTERED: rows may have top-k, top-p or min-p. Otherwise the arguments that only filters need are None.
+With FILTERED, rows may have top-k, top-p or min-p. Without it, arguments that only filters need are None.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ def survey_blocks(
     stride, parameter_stride, long_stride, V, num_blocks,
     BLOCK: tl.constexpr, FILTERED: tl.constexpr, CHAINED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """For each block of BLOCK tokens of each row of logits: its best token and that one's noisy logit.
+    """Write the best token of each block of BLOCK tokens of each row of logits, and its noisy logit.
 
-    With filters also the largest logit without noise (`tops`), the sum of e^(logit - top), and the largest of each
-    group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]; all are divided by the temperature. One of 0
-    divides and adds nothing. The parameters of the request at index r are at row rows[r] of their columns; a negative
-    row is padding. CHAINED: its token is so many after the row's next one as `offsets` says.
+    With filters, also write the largest logit without noise (`tops`), the sum of e^(logit - top), and the largest logit
+    of each group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]. All logits are divided by the temperature;
+    a temperature of 0 divides and adds nothing. The parameters of batch index r are in row rows[r] of their columns; a
+    negative row is padding. With CHAINED, the token to sample is `offsets` past the row's next token.
     """
     release(PDL)
     block, slot = tl.program_id(0), tl.program_id(1)
@@ -64,10 +64,11 @@ def choose_tokens(
     BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, FILTERED: tl.constexpr, CHAINED: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """The token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
+    """Write the token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
 
-    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch. CHAINED: rows
-    whose token was `given` are left as they are, and their tokens are those `offsets` after the next.
+    The token becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch. With
+    CHAINED, rows whose token was `given` stay unchanged, and the token to sample is `offsets` past the row's next
+    token.
     """
     release(PDL)
     slot = tl.program_id(0).to(tl.int64)

@@ -1,10 +1,10 @@
-"""The draw of a row of logits where top-k, top-p and min-p limit the choice, without a sort of the vocabulary.
+"""Sampling from a row of logits under top-k, top-p and min-p, without a sort of the vocabulary.
 
-The kept tokens are a head of the order by value, then by number. So the token with the largest noisy logit of all is
-the one to draw if it is kept. If not, neither is any token after it in that order, and the search continues among those
+The kept tokens come first in the order by logit, then by id. So the token with the largest noisy logit of all is the
+sample if it is kept. If not, no token after it in that order is kept either, and the search continues among the tokens
 before it. Whether a token is kept follows from the number and the mass of the tokens before it, which are only in
-groups whose largest logit is at least as large. A logit that is NaN counts as -inf. `scale` is 1 / temperature, which
-logits are multiplied by here as in the survey of the blocks, so that the same logit is the same number.
+groups whose largest logit is at least as large. A logit that is NaN counts as -inf. `scale` is 1 / temperature; logits
+are multiplied by it here exactly as in the survey of the blocks, so that both compute the same numbers.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import triton.language as tl
 from antiphon.ops.triton.kernels.sampling.noise import gumbel
 
 LOWEST = tl.constexpr(float("-inf"))
-#: Tokens of a group, whose largest logit is kept.
+#: Tokens per group; the survey keeps the largest logit of each group.
 GROUP = tl.constexpr(64)
 
 
 @triton.jit
 def load_logits(logits, token, inside):
-    """The logits of tokens; -inf for those that are not inside, and for NaN."""
+    """Return the logits of tokens; -inf for NaN, and for tokens that are not inside."""
     x = tl.load(logits + token, mask=inside, other=LOWEST).to(tl.float32)
     return tl.where(x == x, x, LOWEST)
 
 
 @triton.jit
 def _ordered(x):
-    """Integers in the order of the floats x."""
+    """Return integers in the order of the floats x."""
     bits = x.to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64)
 
@@ -41,10 +41,10 @@ def _float_of(ordered):
 
 @triton.jit
 def _list_groups(largest, least, listed, GROUPS: tl.constexpr):
-    """Write the numbers of the groups whose largest is at least `least` to `listed`; their count."""
+    """Write the indices of the groups whose largest logit is at least `least` to `listed`; return their number."""
     chosen = largest >= least
     at = tl.cumsum(chosen.to(tl.int32), 0) - 1
-    tl.debug_barrier()  # the list may still be read
+    tl.debug_barrier()  # other threads may still read the list
     tl.store(listed + at, tl.arange(0, GROUPS), mask=chosen)
     tl.debug_barrier()
     return tl.sum(chosen.to(tl.int32), 0)
@@ -52,7 +52,7 @@ def _list_groups(largest, least, listed, GROUPS: tl.constexpr):
 
 @triton.jit
 def _load_listed(logits, scale, listed, first, count, V, CHUNK: tl.constexpr):
-    """The tokens of CHUNK listed groups and their scaled logits; -1 and -inf beyond the list and the vocabulary."""
+    """Return the tokens of CHUNK listed groups and their scaled logits; -1 and -inf beyond list or vocabulary."""
     lane = tl.arange(0, CHUNK * GROUP)
     entry = first + lane // GROUP
     token = tl.load(listed + entry, mask=entry < count, other=0) * GROUP + lane % GROUP
@@ -68,7 +68,7 @@ def _is_before(x, token, limit, limit_token):
 
 @triton.jit
 def _before(logits, scale, listed, count, limit, limit_token, top, V, CHUNK: tl.constexpr):
-    """How many listed tokens come before the limit, and the sum of their e^(logit - top)."""
+    """Return the number of listed tokens that come before the limit, and the sum of their e^(logit - top)."""
     number = tl.zeros((), tl.int32)
     mass = tl.zeros((), tl.float32)
     for first in range(0, count, CHUNK):
@@ -81,7 +81,7 @@ def _before(logits, scale, listed, count, limit, limit_token, top, V, CHUNK: tl.
 
 @triton.jit
 def _draw_before(logits, scale, seed, index, listed, count, limit, limit_token, V, CHUNK: tl.constexpr):
-    """The listed token before the limit with the largest noisy logit, and its logit."""
+    """Return the listed token before the limit with the largest noisy logit, and its scaled logit."""
     best = tl.full((), LOWEST, tl.float32)
     drawn = tl.zeros((), tl.int32)
     for first in range(0, count, CHUNK):
@@ -101,7 +101,10 @@ def _draw_before(logits, scale, seed, index, listed, count, limit, limit_token, 
 
 @triton.jit
 def _reached_by(largest, top, k):
-    """A value that at least k groups reach, so the k-th largest logit is no smaller; as large as is found quickly."""
+    """Return a value that at least k groups reach, so that the k-th largest logit is no smaller.
+
+    The search ends at the first value that at most 1.5 * k groups reach.
+    """
     low = _ordered(tl.full((), LOWEST, tl.float32))
     high = _ordered(top)
     while low < high:
@@ -115,16 +118,16 @@ def _reached_by(largest, top, k):
 
 @triton.jit
 def _mass_of_largest(logits, scale, listed, count, least, top, k, V, CHUNK: tl.constexpr):
-    """The sum of e^(logit - top) of the k largest logits, none of which is under `least`."""
+    """Return the sum of e^(logit - top) of the k largest logits, all of which are at least `least`."""
     low = _ordered(least)
     high = _ordered(top)
     while low < high:
         middle = low + (high - low + 1) // 2
-        number, _ = _before(logits, scale, listed, count, _float_of(middle), V, top, V, CHUNK)  # at least the middle
+        number, _ = _before(logits, scale, listed, count, _float_of(middle), V, top, V, CHUNK)  # logits >= middle
         low = tl.where(number >= k, middle, low)
         high = tl.where(number > k, high, tl.where(number == k, middle, middle - 1))
     last = _float_of(low)
-    number, mass = _before(logits, scale, listed, count, last, 0, top, V, CHUNK)  # larger than the last
+    number, mass = _before(logits, scale, listed, count, last, 0, top, V, CHUNK)  # logits > last
     return mass + (k - number).to(tl.float32) * tl.where(last > LOWEST, tl.exp(last - top), 0.0)
 
 
@@ -133,7 +136,7 @@ def first_kept(
     logits, scale, seed, index, k, p, min_p, token, largest, top, total, listed, V,
     GROUPS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """The kept token with the largest noisy logit, where `token` has the largest of all."""
+    """Return the kept token with the largest noisy logit; `token` has the largest of all tokens."""
     least = tl.full((), LOWEST, tl.float32)
     if min_p > 0:
         least = top + tl.log(min_p) - 1e-3
@@ -155,5 +158,5 @@ def first_kept(
             kept = (number == 0) | ((number < k) & ((p >= 1) | (mass < p * total)) & likely)
         if not kept:
             token, x = _draw_before(logits, scale, seed, index, listed, count, limit, limit_token, V, CHUNK)
-            kept = not _is_before(x, token, limit, limit_token)  # there was none to draw: the search ends
+            kept = not _is_before(x, token, limit, limit_token)  # no token is left before the limit: end the search
     return token

@@ -1,4 +1,4 @@
-"""Logit edits of all rows, each by one program, and counts of drawn tokens."""
+"""Logit edits, with one program per row, and counts of sampled tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOWEST = tl.constexpr(float("-inf"))
 
 @triton.jit
 def _keep_allowed(logits, ids, first, last, kept, V, BLOCK: tl.constexpr):
-    """Keep the logits of ids[first:last] and remove all others; `kept` is scratch for those logits."""
+    """Keep the logits of ids[first:last] and set all others to -inf; `kept` is scratch for the kept logits."""
     lanes = tl.arange(0, BLOCK)
     for begin in range(first, last, BLOCK):
         at = begin + lanes
@@ -33,7 +33,7 @@ def restrict_logits(
     stride, mask_stride, V,
     MASKS: tl.constexpr, ALLOWED: tl.constexpr, BANNED: tl.constexpr, SPANS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Set to -inf what masks, allowed and banned tokens, spans and the comparison of timestamps remove."""
+    """Set the logits to -inf that masks, allowed and banned tokens, spans or the timestamp rule remove."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     lanes = tl.arange(0, BLOCK)
@@ -57,8 +57,8 @@ def restrict_logits(
         gap_from, gap_until = tl.load(spans + 5 * row + 2), tl.load(spans + 5 * row + 3)
         stamps = tl.load(spans + 5 * row + 4)
     if (mask >= 0) | (keep_from > 0) | (keep_until < V) | (gap_from < gap_until) | (stamps >= 0):
-        text = tl.full((), LOWEST, tl.float32)  # the largest logit before the timestamps
-        top = tl.full((), LOWEST, tl.float32)  # and of them, with the sum of their e^(logit - top)
+        text = tl.full((), LOWEST, tl.float32)  # largest logit of tokens before the timestamps
+        top = tl.full((), LOWEST, tl.float32)  # largest logit of timestamps; `total` sums their e^(logit - top)
         total = tl.zeros((), tl.float32)
         for begin in range(0, V, BLOCK):
             token = begin + lanes
@@ -92,7 +92,7 @@ def shift_logits(
     stride, capacity,
     BIAS: tl.constexpr, PENALTIES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add the bias, where -inf removes, and apply penalties to the tokens in each row's slot."""
+    """Add the bias (-inf removes a token), and apply penalties to the tokens in each row's slot."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     lanes = tl.arange(0, BLOCK)
@@ -123,7 +123,7 @@ def shift_logits(
 
 @triton.jit
 def count_drawn(ids, counts, num_ids, slots, tokens, capacity, BLOCK: tl.constexpr):
-    """Count tokens[r] in slots[r], unless that is negative; the slots of a call are distinct."""
+    """Count tokens[r] in slots[r], unless the slot is negative; the slots of a call must differ."""
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     if slot >= 0:
@@ -145,13 +145,13 @@ def count_drawn(ids, counts, num_ids, slots, tokens, capacity, BLOCK: tl.constex
 
 @triton.jit
 def _ordered(x):
-    """Integers in the order of the floats x, which are not negative."""
+    """Return integers in the order of the floats x, which must not be negative."""
     return x.to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def _near(logits, heat, begin, top, log_total, entropy, V, BLOCK: tl.constexpr):
-    """Tokens, their probabilities and how far their surprise is from the entropy, as an ordered integer."""
+    """Return tokens, their probabilities, and the distance of their surprise from the entropy as an ordered integer."""
     token = begin + tl.arange(0, BLOCK)
     x = tl.load(logits + token, mask=token < V, other=LOWEST) / heat
     logprob = x - top - log_total
@@ -163,12 +163,13 @@ def _near(logits, heat, begin, top, log_total, entropy, V, BLOCK: tl.constexpr):
 def keep_typical(logits, typical, stride, V, BLOCK: tl.constexpr):
     """Keep the tokens of each row whose surprise is nearest to the entropy, up to the row's typical_p in total.
 
-    A search over the bits of the distance finds how far tokens are kept; of equally far ones, the first by number.
+    A search over the bits of the distance finds the largest distance that is kept; of tokens at that distance, those
+    with the lowest ids are kept.
     """
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     lanes = tl.arange(0, BLOCK)
-    typical_p = tl.maximum(tl.load(typical + 2 * row), 1e-38)  # the nearest is always kept
+    typical_p = tl.maximum(tl.load(typical + 2 * row), 1e-38)  # keep at least the nearest token
     heat = tl.load(typical + 2 * row + 1)
     if (typical_p < 1) & (heat > 0):
         top = tl.full((), LOWEST, tl.float32)
@@ -183,7 +184,7 @@ def keep_typical(logits, typical, stride, V, BLOCK: tl.constexpr):
             moment += tl.sum(tl.where(share > 0, share * x, 0.0), 0)
         log_total = tl.log(total)
         entropy = log_total - moment / total
-        # The largest distance whose nearer tokens do not yet reach typical_p.
+        # Find the largest distance whose nearer tokens do not reach typical_p.
         low, high = tl.zeros((), tl.int32), tl.full((), 0x7F800000, tl.int32)
         while low < high:
             middle = low + (high - low + 1) // 2

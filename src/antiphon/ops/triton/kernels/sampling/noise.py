@@ -1,17 +1,17 @@
-"""The noise of draws by Gumbel-max, from Philox numbers."""
+"""Gumbel noise from Philox numbers, for sampling by Gumbel-max."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-#: The interpreter knows no instructions of a card.
+#: Whether Triton's interpreter runs, which has no PTX instructions.
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
 @triton.jit
 def _log(x):
-    """The natural logarithm by one instruction, within 2 ** -22 of log2(x); the usual one takes twenty-five."""
+    """Return the natural logarithm by one instruction, within 2 ** -22 of log2(x); the usual one takes twenty-five."""
     if INTERPRETED:
         return tl.log(x)
     return 0.6931471805599453 * tl.inline_asm_elementwise(
@@ -21,10 +21,10 @@ def _log(x):
 
 @triton.jit
 def gumbel(seed, index, counter):
-    """Gumbel noise for four tokens from 4 * counter each; the numbers of `reference.philox.uniform`.
+    """Return Gumbel noise for the four tokens from 4 * counter on; the numbers are those of `reference.philox.uniform`.
 
-    It is -log(-log u). The likely winners have u close to 1, where the instruction is too coarse for the inner one:
-    there it is a series in 1 - u, which is exact.
+    The noise is -log(-log u). The likely winners have u close to 1, where the instruction is too coarse for the inner
+    logarithm: there a series in 1 - u, which is exact, replaces it.
     """
     low = (index & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
     high = ((index >> 32) & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)

@@ -1,7 +1,7 @@
 """Norms of channels over the frames of a row, in three kernels: moments of parts, their combination, and the result.
 
-Frames are [B, T, C]; a row has as many as its length says. The moments of a part are its mean and the sum of squared
-distances from it, which add up to those of the row without loss (Chan, Golub, LeVeque 1979).
+Frames are [B, T, C], of which each row has as many as its length. The moments of a part are its mean and the sum of
+squared distances from its mean, which combine to those of the row without loss (Chan, Golub, LeVeque 1979).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-#: What follows the norm, by number.
+#: Numbers of the functions that may follow the norm.
 NONE, LEAKY, SNAKE = range(3)
 
 _LEAKY = tl.constexpr(LEAKY)
@@ -21,7 +21,7 @@ def part_moments(
     x, lengths, means, squares, num_frames, num_channels, num_parts,
     FRAMES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Moments [B, num_parts, C] of parts of FRAMES frames; zeros for a part that is beyond the row's length."""
+    """Write the moments [B, num_parts, C] of parts of FRAMES frames; zeros for a part beyond the row's length."""
     part, row = tl.program_id(0), tl.program_id(2).to(tl.int64)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     frame = part * FRAMES + tl.arange(0, FRAMES)
@@ -43,7 +43,7 @@ def row_moments(
     means, squares, lengths, scale, mean, factor, num_channels, num_parts, scale_stride, eps,
     FRAMES: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """mean [B, C] of the whole rows, and factor = scale / sqrt(variance + eps)."""
+    """Combine the parts' moments to the mean [B, C] of whole rows, and factor = scale / sqrt(variance + eps)."""
     row = tl.program_id(1).to(tl.int64)
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     in_width = channel < num_channels
@@ -76,7 +76,7 @@ def norm_frames(
     x, lengths, mean, factor, shift, alpha, y, num_frames, num_channels, shift_stride, slope,
     FUNCTION: tl.constexpr, FRAMES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """y = (x - mean) * factor + shift, and the function of it; zeros beyond the row's length."""
+    """Compute y = (x - mean) * factor + shift, then FUNCTION; zeros beyond the row's length."""
     row = tl.program_id(2).to(tl.int64)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     frame = tl.program_id(0) * FRAMES + tl.arange(0, FRAMES)
