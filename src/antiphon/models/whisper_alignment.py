@@ -47,7 +47,7 @@ KNOWN: dict[tuple[int, int, int], Heads] = {
 
 
 def alignment_heads(layers: int, heads: int, vocab_size: int, stated: object = None) -> Heads:
-    """Return the file's heads if it states any, else those known for this shape, else all of the later half."""
+    """Return the heads that the file states, else the known ones for this shape, else all in the later layers."""
     if isinstance(stated, list) and stated and all(_is_pair(pair, layers, heads) for pair in stated):
         return tuple((pair[0], pair[1]) for pair in stated)
     later = tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))

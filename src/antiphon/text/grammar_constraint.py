@@ -154,7 +154,7 @@ class GrammarConstraint:
             return list(self._matcher.compute_ff_tokens())
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
-        """Return how many of these tokens the grammar allows, one after the other."""
+        """Return the length of the longest prefix of these tokens that the grammar allows."""
         with self._computing:
             if self._failure is not None or self._is_stopped:
                 return 0

@@ -168,7 +168,7 @@ def _part(table: dict[str, Any]) -> PackagePart:
 
 
 def check_relative(name: str) -> None:
-    """Raise ValueError for a file name that could leave its folder."""
+    """Raise ValueError for a file name that could lead outside its folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
         raise ValueError(f"file name {name!r} leaves its folder")

@@ -83,7 +83,7 @@ class Hub:
             return HubListing(repository, info.sha, files)
 
     def download(self, listing: HubListing, file: HubFile, on_bytes: Callable[[int], None]) -> tuple[Path, bool]:
-        """Return the path of a listed file in the Hugging Face cache, and whether it was downloaded just now.
+        """Return the path of a listed file in the Hugging Face cache, and whether this call downloaded it.
 
         The download stops once more than `file.size` bytes have arrived, whatever size the server announced.
         """

@@ -51,7 +51,7 @@ class VerifiedFiles:
             return {}
 
     def update(self, stamps: dict[str, Stamp]) -> None:
-        """Add stamps to the record, and replace those with the same file name."""
+        """Add stamps to the record, replacing older stamps of the same files."""
         merged = {**self.read(), **stamps}
         staged = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         with contextlib.suppress(OSError):

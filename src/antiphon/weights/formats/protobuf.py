@@ -88,7 +88,7 @@ class ProtobufMessage:
         return ProtobufMessage(self.buffer, field.start, field.end)
 
     def text(self, field: Field, limit: int) -> str:
-        """Read a string of at most `limit` bytes."""
+        """Read a string; reject one of more than `limit` bytes."""
         if field.wire_type != LENGTH or field.end - field.start > limit:
             raise ProtobufError(f"field {field.number} before byte {field.end} is no string of at most {limit} bytes")
         try:
@@ -97,7 +97,7 @@ class ProtobufMessage:
             raise ProtobufError(f"field {field.number} before byte {field.end} is not UTF-8") from error
 
     def integers(self, field: Field, limit: int) -> list[int]:
-        """Read the signed 64-bit numbers of a repeated field, packed or single; at most `limit`."""
+        """Read the signed 64-bit numbers of a repeated field, packed or single; reject more than `limit`."""
         if field.wire_type == VARINT:
             return [_signed(field.value)]
         if field.wire_type != LENGTH or field.end - field.start > limit * MAX_VARINT_BYTES:
