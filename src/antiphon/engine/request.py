@@ -14,7 +14,7 @@ from antiphon.engine.transcript_rules import TranscriptRules
 
 
 class Priority(IntEnum):
-    """Which requests are computed first, with the policies `priority` and `adaptive`. Lower goes first."""
+    """Priority of a request under the policies `priority` and `adaptive`. Lower values go first."""
 
     CRITICAL = 0
     HIGH = 1

@@ -414,7 +414,6 @@ class StepPlanner:
 
 
 def _has_drawn(request: Request) -> bool:
-    """Return whether tokens of a draft model wait for this request's next step."""
     return request.drafting is not None and request.drafting.has_drawn
 
 

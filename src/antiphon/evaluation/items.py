@@ -28,7 +28,6 @@ class Line:
 
     @property
     def location(self) -> str:
-        """File and line, for errors."""
         return f"{self.source}:{self.number}"
 
     def error(self, problem: str) -> InvalidRequestError:

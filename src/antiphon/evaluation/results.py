@@ -86,7 +86,6 @@ def _item(item: ItemResult) -> dict[str, Any]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a result that `--output` wrote."""
     result = read_json(path)
     is_known = isinstance(result, dict) and result.get("kind") == KIND and result.get("format") == FORMAT
     parts = {"items": list, "metrics": dict, "settings": dict, "task": str}

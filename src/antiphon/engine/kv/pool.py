@@ -183,7 +183,7 @@ class BlockPool:
         self.num_free += 1
 
     def _borrow(self) -> bool:
-        """Borrow a free slab from the arena, or one that has been idle longer than any block cached here."""
+        """Borrow a slab that is free, or idle for longer than any block cached here; return False if there is none."""
         oldest = next(iter(self._unreferenced.values()), None)
         number = self.arena.lend(self, oldest)
         if number is None:

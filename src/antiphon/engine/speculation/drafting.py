@@ -75,7 +75,6 @@ class Drafting:
         return self._acceptance.probability(DRAWN)
 
     def append(self, token: int) -> None:
-        """Record a sampled, committed token."""
         index = self._index
         if self._drawn:
             is_hit = self._drawn[0] == token

@@ -15,8 +15,6 @@ HORIZON = 256
 
 @dataclass(frozen=True, slots=True)
 class DraftCandidate:
-    """Request for which a draft model may draft."""
-
     tokens: float  # expected tokens of a step without the draft model
     rows: int  # drafted tokens that the step computes for these
     probability: float  # acceptance probability of a token of the draft model

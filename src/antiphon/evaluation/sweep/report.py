@@ -73,7 +73,6 @@ def _axes(metric: Quality, rows: Sequence[Row]) -> list[tuple[str, str, SettingF
 
 
 def sweep_report(result: dict[str, Any]) -> str:
-    """Render a result of `sweep_result` as an HTML page."""
     columns = shown_columns(result)
     rows = [[_label(row), *cells(row, columns)] for row in result["settings"]]
     failed = [f"{_label(row)}: {row['error']}" for row in result["settings"] if row["error"] is not None]

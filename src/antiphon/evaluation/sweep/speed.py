@@ -35,7 +35,7 @@ def measure_speed(subject: Subject, tokens: Sequence[int], objectives: Objective
     generate = subject.engine.generate
     if subject.loaded.device.is_cpu:
         generate([prompts[0]], SamplingParams(max_tokens=2, ignore_eos=True), model=subject.name)
-    else:  # graphs are captured for the sizes that come; drafts have any size, so the same prompts run before
+    else:  # captures the graphs of the sizes that follow; drafts have any size, so the same prompts run
         for others in (*([prompt] for prompt in prompts[1 : SINGLE + 1]), prompts[SINGLE + 1 :]):
             generate(others, params, model=subject.name, cache_salt="warm-up")
     single = [generate([prompt], params, model=subject.name)[0].timings for prompt in prompts[1 : SINGLE + 1]]

@@ -96,7 +96,6 @@ def _width(column: SweepColumn) -> int:
 
 
 def notes(result: dict[str, Any]) -> list[str]:
-    """Return notes that explain the figures."""
     found = []
     if result["divergence_positions"]:
         first = str(EngineSetting(result["settings"][0]["setting"]))

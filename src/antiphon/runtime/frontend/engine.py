@@ -246,7 +246,6 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 def params_for(
     prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
 ) -> Sequence[SamplingParams]:
-    """Return the sampling parameters of each prompt."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * len(prompts)
     if len(params) != len(prompts):

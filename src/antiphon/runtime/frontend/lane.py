@@ -132,7 +132,6 @@ class DetectorLane:
     # -- figures ------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Return the figures of every loaded detector."""
         return self.read(slot_figures) or {}
 
     def read(self, function: Callable[[EngineCore], Value]) -> Value | None:

@@ -157,7 +157,6 @@ class EngineConfig:
         )
 
     def weight_options(self) -> WeightOptions:
-        """Return the options for loading models by name."""
         return WeightOptions(self.repack, self.quantize, self.precision)
 
     def slab_size(self, kv_bytes: int, block_bytes: int = 0) -> int:

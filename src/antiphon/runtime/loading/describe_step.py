@@ -93,7 +93,6 @@ def launch_kinds(
 
 
 def _kernel(launch: Launch | Call) -> str:
-    """Return the name of the launched function."""
     function = getattr(launch, "kernel", None) or getattr(launch, "function", None)
     inner = getattr(function, "fn", function)  # the Python function of a kernel
     return str(getattr(inner, "__name__", inner))

@@ -104,7 +104,6 @@ class LoadReport:
         return f"weights {types}; {self.resident_bytes / 1e6:.0f} MB resident"
 
     def line(self) -> str:
-        """Return the report as one readable line."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
         place = "" if self.device == "cpu" else f" on {self.device}"
         return f"{self.backend} backend{place}; {self.weights()}; {phases}"

@@ -269,7 +269,7 @@ class EngineClient(Supervisor):
             await self._questions.ask(process, ("unload", name), messages.UnloadModel(name))
 
     # -- calls --------------------------------------------------------------------------------------------------
-    # Each raises `EngineError` at once if the engine is not READY.
+    # Every call below raises `EngineError` at once if the engine is not READY.
 
     def generate(self, request: Generate) -> GenerateStream:
         """Generate samples of a prompt."""

@@ -135,8 +135,6 @@ class Devices(msgspec.Struct, frozen=True, tag=True):
 
 
 class VoiceFields(msgspec.Struct, frozen=True):
-    """Voice of a speech model."""
-
     name: str
     language: str
     gender: str | None = None
@@ -233,7 +231,6 @@ def _unpacked(_: type, value: Any) -> Any:
 
 
 def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """Return a decoder of messages of this type."""
     return msgspec.msgpack.Decoder(kind, dec_hook=_unpacked)
 
 

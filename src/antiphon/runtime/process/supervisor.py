@@ -62,8 +62,7 @@ class Supervisor(ABC):
     # -- for the subclass ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _take(self, message: FromEngine) -> None:
-        """Handle a message of the process."""
+    def _take(self, message: FromEngine) -> None: ...
 
     @abstractmethod
     async def _prepare(self, process: EngineProcess) -> None:
