@@ -11,8 +11,6 @@ END = 256
 
 
 class BytesTokenizer(Tokenizer):
-    """A tokenizer that makes every byte of a text a token."""
-
     add_bos = False
     strips_leading_space = False
 

@@ -103,7 +103,6 @@ class Candidate:
         self.is_done, self.is_rejected = bool(self.calls), not self.calls
 
     def take_arguments(self) -> str:
-        """Return the arguments read since the last call of this method."""
         return self._body.take_arguments()
 
     def cut_call(self) -> Call | None:

@@ -219,7 +219,6 @@ class OutputParser:
         return False
 
     def _open(self, pieces: list[Piece]) -> bool:
-        """Read the opener at a tag, a fence or a bracket."""
         tag = self._form.tag
         opener = read_opener(self._buffer, tag)
         if opener.is_open:
@@ -284,7 +283,6 @@ class OutputParser:
         return [CallStart(self.num_calls - 1, name, self._is_custom)]
 
     def _arguments(self, text: str, is_last: bool = False) -> list[Piece]:
-        """Return a piece with more arguments of the last call, or nothing."""
         if self._input is not None:
             text = self._input.feed(text) + (self._input.finish() if is_last else "")
         return [CallArguments(self.num_calls - 1, text, self._is_custom)] if text else []

@@ -108,8 +108,6 @@ def _tensors(file: SafetensorsFile) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class _Scales:
-    """Scale factors of layers, from rank and alpha."""
-
     def __init__(self, config: Mapping[str, Any], path: Path) -> None:
         self._path = path
         self._rank = _number(config.get("r", 8), "r", path)

@@ -260,7 +260,6 @@ class _Fetch:
 
 
 def _packages(files: list[ModelFile]) -> list[Package]:
-    """Return the packages that contain these files, without duplicates."""
     sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
     return list(dict.fromkeys(part.package for source in sources for part in source.parts))
 

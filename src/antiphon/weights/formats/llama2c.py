@@ -73,7 +73,6 @@ class Llama2cHeader:
             yield "lm_head.weight", (self.vocab_size, hidden), False
 
     def file_size(self) -> int:
-        """Return the expected size in bytes of a file with this header."""
         floats = sum(
             (self.num_layers if per_layer else 1) * shape[0] * (shape[1] if len(shape) > 1 else 1)
             for _, shape, per_layer in self.arrays()

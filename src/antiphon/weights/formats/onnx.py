@@ -129,7 +129,6 @@ class OnnxCheckpoint(Checkpoint):
         return self._values(numbers).float().view(shape)
 
     def _values(self, initializer: Initializer) -> Tensor:
-        """Return a copy of the elements."""
         if initializer.values is not None:
             return torch.from_numpy(initializer.values.copy()).view(initializer.shape)
         if initializer.span is None:
