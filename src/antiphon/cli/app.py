@@ -1,4 +1,4 @@
-"""The `antiphon` command: one Typer application. Commands import what they need when they run."""
+"""The `antiphon` command: a Typer application whose commands import their modules when they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon import __version__
 from antiphon.cli.arguments.command import SETTINGS, OutputError, command_from, end_with, guard_output
 from antiphon.errors import AntiphonError
 
-#: The module and the function of each command, in the order of the help.
+#: Module and function of each command, in the order of the help.
 COMMANDS = {
     "serve": ("serving.command", "serve"),
     "config": ("serving.config", "config"),
@@ -40,7 +40,7 @@ COMMANDS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name. The module of a command is imported when the command is looked at."""
+    """Commands by name. A command's module is imported when the command is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         return _command(name)
@@ -91,10 +91,10 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. An error is one line on standard error.
+    """Run the command line; report an error as a line on standard error.
 
     Exit codes: 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. SIGTERM and SIGHUP end a command as cleanly as
-    Ctrl-C does.
+    Ctrl-C.
     """
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

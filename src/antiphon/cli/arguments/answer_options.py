@@ -1,4 +1,4 @@
-"""Options for how a language model answers."""
+"""Options that control a language model's answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Raw = Annotated[bool, typer.Option("--raw", help="Send the prompt unchanged, wit
 
 
 class Sampling(OptionGroup):
-    """How tokens are sampled. None is the model's own setting, else the default that the help names."""
+    """Sampling options. None selects the model's own setting, or else the default stated in the help."""
 
     temperature: Temperature = None
     top_p: Annotated[
@@ -64,7 +64,7 @@ class Sampling(OptionGroup):
 
 
 class AnswerForm(OptionGroup):
-    """What an answer must look like; at most one of the three may be given."""
+    """Required form of an answer; at most one of the three options may be given."""
 
     json_schema: Annotated[
         str | None,
@@ -78,7 +78,7 @@ class AnswerForm(OptionGroup):
     ] = None
 
     def schema(self) -> Any:
-        """Return the schema that `--json-schema` gives or names a file of, or None."""
+        """Return the schema given by `--json-schema`, inline or as a file name, or None."""
         text = self.json_schema
         if text is None:
             return None
@@ -90,7 +90,7 @@ class AnswerForm(OptionGroup):
             raise UsageError(f"--json-schema is not JSON: {error}") from error
 
     def grammar(self) -> GrammarSpec | None:
-        """Return the form as a grammar for an engine in this process."""
+        """Return the required form as a grammar for an engine in this process, or None."""
         if not (self.json_schema or self.regex or self.choice):
             return None
         from antiphon.text.grammar_spec import GrammarSpec
@@ -101,7 +101,7 @@ class AnswerForm(OptionGroup):
 
 
 def sampling_settings(**given: Any) -> dict[str, Any]:
-    """Return what was asked for, under the names of `SamplingParams`, which checks the values."""
+    """Return the given settings, without those that are None, after `SamplingParams` has checked them."""
     from antiphon.engine.sampling_params import SamplingParams
 
     if "stop" in given:

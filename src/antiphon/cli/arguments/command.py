@@ -1,4 +1,4 @@
-"""How commands look and end: plain type names in help, errors of standard output, exit codes."""
+"""Plain type names in help, errors of standard output, and exit codes for all commands."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from antiphon.cli.arguments.groups import with_groups
 from antiphon.cli.arguments.quick_values import use_quick_values
 from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
 
-#: For every command. A `--help` that is absent counts as False, not None: for None, Typer would load its validation
-#: library (0.1 s).
+#: Context settings of every command. False for an absent `--help` saves 0.1 s: for None, Typer would load its
+#: validation library.
 SETTINGS: dict[str, Any] = {
     "default_map": {"help": False, "install_completion": False, "show_completion": False},
     "help_option_names": ["-h", "--help"],
 }
-SIGPIPE_STATUS = 141  # 128 + SIGPIPE, as a shell reports a program that wrote into a closed pipe
-#: What help calls the types of Typer's descriptions.
+SIGPIPE_STATUS = 141  # 128 + SIGPIPE, as a shell reports a program that wrote to a closed pipe
+#: Names of Typer's types in help.
 TYPE_NAMES = {
     "str": "TEXT", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "path": "PATH",
     "file": "FILE", "directory": "FOLDER", "bool": "BOOL",
@@ -33,19 +33,19 @@ TYPE_NAMES = {
 
 
 class PlainCommand(TyperCommand):
-    """A command with a quick start, whose help has TEXT, N and PATH where Typer has the names of Python's types."""
+    """Command with a quick start, whose help has TEXT, N and PATH instead of the names of Python's types."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         use_quick_values(self.params)
         for parameter in self.params:
             shown = getattr(parameter, "display_type_rich", None)
-            if shown is not None:  # older releases of Typer have plain names
+            if shown is not None:  # older releases of Typer already have plain names
                 parameter.display_type_rich = _Plain(parameter, shown)  # type: ignore[attr-defined]
 
 
 def command_from(found: Callable[..., None] | typer.Typer, name: str) -> Any:
-    """Return a function, or an application of several, as the command of that name."""
+    """Return the command `name` for a function or for an application with subcommands."""
     if isinstance(found, typer.Typer):
         group = typer.main.get_group(found)
         group.name = name
@@ -56,7 +56,7 @@ def command_from(found: Callable[..., None] | typer.Typer, name: str) -> Any:
 
 
 class _Plain:
-    """The type of one parameter as help shows it; arguments have a name already."""
+    """Type of a parameter as shown in help; empty for arguments, which have a name."""
 
     def __init__(self, parameter: Any, shown: Any) -> None:
         self._parameter = parameter
@@ -72,7 +72,7 @@ class _Plain:
 
 @contextmanager
 def usage_errors(flag: str | None = None) -> Iterator[None]:
-    """Around the check of option values: what is wrong with them is an error in usage, exit code 2."""
+    """Turn InvalidRequestErrors of the block into UsageErrors, which exit with code 2. `flag` prefixes the message."""
     try:
         yield
     except UsageError:
@@ -82,15 +82,18 @@ def usage_errors(flag: str | None = None) -> Iterator[None]:
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. Not an `AntiphonError`: commands that go on after one of those must end."""
+    """Error for standard output that cannot be written.
+
+    This is no `AntiphonError`, since commands that continue after an `AntiphonError` must end here.
+    """
 
 
 class OutputClosedError(OutputError):
-    """The reader of standard output has gone, as in `antiphon run ... | head -1`."""
+    """Error for a closed reader of standard output, as in `antiphon run ... | head -1`."""
 
 
 class _GuardedOutput(io.FileIO):
-    """Standard output whose errors can be told from those of any other file."""
+    """Standard output whose errors differ in type from errors of other files."""
 
     def write(self, data: Any, /) -> int | None:  # type: ignore[override]
         try:
@@ -102,7 +105,7 @@ class _GuardedOutput(io.FileIO):
 
 
 def guard_output() -> None:
-    """Have `OutputError` raised where standard output cannot be written; a stream that was replaced is left alone."""
+    """Make failed writes to standard output raise `OutputError`; a replaced stream is left unchanged."""
     old = sys.stdout
     if old is not sys.__stdout__ or not isinstance(old, io.TextIOWrapper) or sys.platform == "win32":
         return
@@ -117,7 +120,7 @@ def guard_output() -> None:
 
 
 def end_with(error: AntiphonError | OutputError) -> NoReturn:
-    """Report an error in one line and exit: 2 for wrong usage, 1 for a failure. A closed standard output is silent."""
+    """Print an error in a line and exit with 2 for wrong usage, 1 for a failure; exit silently if output was closed."""
     if isinstance(error, OutputError):
         _discard_output()
     if isinstance(error, OutputClosedError):
@@ -128,7 +131,7 @@ def end_with(error: AntiphonError | OutputError) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """What is still buffered goes nowhere, so that the interpreter's last flush does not fail too."""
+    """Redirect standard output to the null device, so that the interpreter's last flush does not fail too."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -1,4 +1,4 @@
-"""`OptionGroup`: options that several commands have in common, as one parameter of each."""
+"""`OptionGroup`: options shared by several commands, passed to each as a single parameter."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any, get_type_hints
 
 
 class OptionGroup:
-    """Options declared as annotated attributes with defaults. An instance has the values that a command got."""
+    """Options declared as annotated attributes with defaults. An instance holds the values given to a command."""
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Return the names of the options."""
         return tuple(get_type_hints(cls))
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command as Typer takes it: where it takes a group, it has a parameter for each option of the group."""
+    """Return a command for Typer in which each parameter that is a group is replaced by the group's options."""
     groups: dict[str, list[str]] = {}
     parameters: list[inspect.Parameter] = []
     hints = get_type_hints(command, include_extras=True)

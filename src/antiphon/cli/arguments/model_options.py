@@ -1,4 +1,4 @@
-"""Options for the model of a command and how it computes."""
+"""Options for a command's model and its computation."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ SPECULATE_VALUES = "off|ngram|MODEL"
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Return the catalog's names, for the shell's completion."""
+    """Return the catalog's model names with this prefix, for shell completion."""
     from antiphon.weights.catalog.catalog import catalog
 
     return [name for name in catalog() if name.startswith(incomplete.lower())]
 
 
 def model_option(flag: str, help_: str = MODEL_HELP) -> Any:
-    """Return an option whose value is the name of a model."""
+    """Return an option that takes a model's name."""
     return typer.Option(flag, metavar="MODEL", help=help_, autocompletion=complete_model)
 
 
 def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | None:
-    """Reject more than the machine has, before a model is loaded; the memory of a GPU is not known yet."""
+    """Reject more memory than the machine has, before a model is loaded; a GPU's memory is not known yet."""
     is_gpu = str(context.params.get("device")).startswith("cuda")
-    if not is_gpu and (megabytes or 0) > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
+    if not is_gpu and (megabytes or 0) > DEFAULT_KV_MEGABYTES:  # the default needs no check
         from antiphon.runtime.loading.memory_budget import check_memory
 
         try:
@@ -48,7 +48,7 @@ def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | Non
 
 
 def check_device(name: str) -> str:
-    """Reject a name that no device has."""
+    """Raise UsageError unless this can be a device's name."""
     from antiphon.device_names import check_device_name
 
     with usage_errors("--device"):
@@ -56,7 +56,7 @@ def check_device(name: str) -> str:
 
 
 def check_speculate(value: str | None) -> str | None:
-    """Reject what is neither a way to draft nor a model that exists."""
+    """Raise UsageError unless the value is a drafting mode or an existing model."""
     from antiphon.runtime.loading.draft_reference import check_speculation
 
     if value is not None:
@@ -133,7 +133,7 @@ Trace = Annotated[
 
 
 class EngineOptions(OptionGroup):
-    """Where a model computes, with what cache, and the form of its weights."""
+    """Options for a model's device, KV cache and weights."""
 
     device: Device = "auto"
     kv_memory: KVMemory = None
@@ -143,7 +143,7 @@ class EngineOptions(OptionGroup):
 
 
 class StepOptions(OptionGroup):
-    """How the steps of an engine run, and what is noted of them."""
+    """Options for running and recording an engine's steps."""
 
     trace: Trace = None
     profile: Annotated[bool, typer.Option("--profile", help="Print a profile of the steps afterwards.")] = False

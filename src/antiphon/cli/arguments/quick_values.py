@@ -1,7 +1,7 @@
-"""Values of options without Typer's validation library, whose import takes 0.1 s of every command.
+"""Option values converted without Typer's validation library, whose import takes 0.1 s of every command.
 
-Texts, choices, numbers, switches, paths and lists of texts are converted here. Whatever else there is, and whatever is
-wrong, is left to Typer, so that its messages stay.
+Texts, choices, numbers, switches, paths and lists of texts are converted here. All other types and all invalid values
+are left to Typer, so that its error messages stay.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 CONVERTERS: dict[Any, Callable[[Any], Any]] = {str: str, int: int, float: float, bool: bool, Path: Path}
-#: What a description of a parameter may ask for beyond its type; those that ask for it are left to Typer.
+#: Attributes of a parameter's description that need Typer's own conversion.
 CONDITIONS = ("clamp", "parser", "click_type", "exists", "resolve_path", "path_type", "formats")
 
 
 class QuickValue:
-    """In place of the object that a parameter of Typer converts its value with, which is made when it is needed."""
+    """Replacement for the object that converts a Typer parameter's values; builds Typer's own only if needed."""
 
     def __init__(self, parameter: Any) -> None:
         self._parameter = parameter
@@ -39,7 +39,7 @@ class QuickValue:
         return build_runtime_param(self._parameter.type_descriptor).coerce(value, param=param, ctx=ctx)
 
     def _converted(self, value: Any, is_multiple: bool) -> Any:
-        """The value, or ValueError if it is not of a plain type."""
+        """Return the converted value; raise ValueError unless its type is plain and its value valid."""
         if is_multiple:
             if self._annotation == list[str] and all(isinstance(item, str) for item in value):
                 return list(value)
@@ -61,7 +61,7 @@ class QuickValue:
 
 
 def use_quick_values(parameters: list[Any]) -> None:
-    """Before a command parses its arguments. Releases of Typer without that library are left as they are."""
+    """Install quick conversion for a command's parameters; releases of Typer without that library stay unchanged."""
     for parameter in parameters:
         if hasattr(parameter, "_runtime_param") and hasattr(parameter, "type_descriptor"):
             parameter._runtime_param = QuickValue(parameter)

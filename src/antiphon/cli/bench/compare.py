@@ -1,4 +1,4 @@
-"""`antiphon bench compare`: what got better or worse from one run to others."""
+"""`antiphon bench compare`: metrics that got better or worse between runs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def compare(
 def _pairs(
     before: Path, after: Path, ones: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """The runs that belong together, with the load of each if there are several."""
+    """Pair the runs of both files; each pair has a label with its load if there are several."""
     if len(ones) != len(others):
         raise InvalidRequestError(f"{before} has runs at {len(ones)} loads, {after} at {len(others)}")
     is_sweep = len(ones) > 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredEngine(OptionGroup):
-    """The model that is measured, and what its engine computes."""
+    """Options for the measured model and its engine."""
 
     model: Annotated[
         str | None,
@@ -66,7 +66,7 @@ class MeasuredEngine(OptionGroup):
         )
 
     def load(self, files: ResultFiles) -> LoadedModel:
-        """Load the model. What can be wrong with the arguments is rejected before."""
+        """Load the model, after rejecting arguments that can be checked without it."""
         with usage_errors():
             if (self.model is None) == (self.random_weights is None):
                 raise InvalidRequestError("give a model or --random-weights, and not both")

@@ -1,4 +1,4 @@
-"""The files that benchmarks write: figures as JSON, and a report as HTML."""
+"""Result files of benchmarks: figures as JSON, and a report as HTML."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a re
 
 
 class ResultFiles(OptionGroup):
-    """The files for the results of a benchmark."""
+    """Options for a benchmark's result files."""
 
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the results as JSON.")] = None
     html: Html = None
 
     def check(self, inputs: Sequence[Path] = ()) -> None:
-        """Reject files that cannot be written, or of which one would overwrite another."""
+        """Raise unless the files can be written without overwriting each other or an input."""
         output, html = self.output, self.html
         if html is not None and html.resolve() in {path.resolve() for path in (output, *inputs) if path is not None}:
             raise InvalidRequestError(f"--html would overwrite {html}; give the report a file of its own")
@@ -31,7 +31,7 @@ class ResultFiles(OptionGroup):
                 check_writable(path)
 
     def write(self, result: Any, page: Callable[[Any], str]) -> None:
-        """Write the files that were asked for; `page` makes the report of the result."""
+        """Write the requested files; `page` renders the report."""
         if self.output is not None:
             write_json(self.output, result)
         if self.html is not None:

@@ -28,7 +28,7 @@ LENGTHS = "a number, uniform LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
 
 
 class LoadOptions(OptionGroup):
-    """The requests of a workload and their arrivals."""
+    """Options for the requests of a workload and their arrivals."""
 
     endpoint: Annotated[Literal["chat", "completions"], typer.Option(help="Chat completions or plain completions.")] = (
         "chat"
@@ -74,7 +74,7 @@ class LoadOptions(OptionGroup):
     seed: Annotated[int, typer.Option(help="Random seed of prompts and arrival times.")] = 0
 
     def workloads(self) -> list[Workload]:
-        """Return a workload for each load. Its prompts are its own: a server's prefix cache has those of the others."""
+        """Return a workload per load, each with its own prompts: a server's prefix cache has those of the others."""
         from antiphon.bench.load.lengths import Lengths
         from antiphon.bench.load.openai_stream import Endpoint
         from antiphon.bench.load.workload import Workload
@@ -146,7 +146,7 @@ def serve(
 
 
 def _counter(line: CountLine, total: int) -> Callable[[object], None]:
-    """Return what counts requests as they end."""
+    """Return a function that counts each ended request on the line."""
     done = count(1)
     return lambda _: line.show(next(done), total)
 
@@ -162,7 +162,7 @@ def _numbers(text: str, convert: Callable[[str], float], option: str) -> list[fl
 
 
 def _report(results: list[dict[str, Any]], files: ResultFiles) -> None:
-    """Print the comparison of several loads, and write the files."""
+    """Print a comparison if there are several loads, and write the requested files."""
     from antiphon.bench.report.serve_report import serve_report
     from antiphon.bench.results import sweep
     from antiphon.bench.table import load_table

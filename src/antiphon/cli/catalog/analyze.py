@@ -1,4 +1,4 @@
-"""`antiphon analyze`: what a model costs on a machine, and what a run reaches of that."""
+"""`antiphon analyze`: a model's costs on a machine, and the share of its limits that a run reaches."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _config(engine: model_options.EngineOptions) -> EngineConfig:
 
 
 def _reached(resolved: ResolvedModel, analysis: Analysis, config: EngineConfig) -> list[Reached]:
-    """Run the model and return what it reaches."""
+    """Run the model; return the measured speeds."""
     from antiphon.runtime.analysis.reached import check_can_run, measure
     from antiphon.runtime.loading.loading import load_resolved
 
@@ -101,7 +101,7 @@ def _reached(resolved: ResolvedModel, analysis: Analysis, config: EngineConfig) 
 
 
 def parsed_limits(text: str) -> GivenLimits:
-    """Limits as they are given on the command line, in units of a thousand million a second."""
+    """Parse the value of `--limits`, in units of 10^9 per second."""
     from antiphon.runtime.loading.machine_limits import GivenLimits
 
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ProgramOptions(OptionGroup):
-    """Whether the compiled forward is printed too, and for what step on what machine."""
+    """Options for printing the compiled forward, with the step and machine to describe."""
 
     program: Annotated[
         bool, typer.Option("--program", help="Also print the compiled forward: instructions, weights, buffers, costs.")
@@ -56,7 +56,7 @@ class ProgramOptions(OptionGroup):
     ] = None
 
     def lines(self, model: ResolvedModel, device: Device) -> list[str]:
-        """Return the compiled forward of a model."""
+        """Return lines that describe a model's compiled forward."""
         from antiphon.ops.program.floor import UniformStep
         from antiphon.runtime.loading.describe import describe_programs
         from antiphon.runtime.loading.describe_step import describe_step

@@ -1,4 +1,4 @@
-"""The commands of a chat: lines that begin with a slash."""
+"""Commands of a chat: lines that begin with a slash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from antiphon.cli.chat.state import ChatState
 
 COMMAND = re.compile(r"/(?P<name>[a-zA-Z?]+)(?:\s+(?P<argument>.*))?", re.DOTALL)
-#: What removes the system message.
+#: Arguments of /system that remove the system message.
 NOTHING = ('""', "''")
 KEYS = (
     'Begin a message with """ to write several lines; """ ends it. Pasted lines stay one message.',
@@ -25,7 +25,7 @@ KEYS = (
 
 
 class CommandResult(NamedTuple):
-    """What a command says, and what the chat does next."""
+    """Lines to print, and the chat's next action."""
 
     lines: list[str]
     ends: bool = False
@@ -34,7 +34,7 @@ class CommandResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Command:
-    """A command, its argument as the help shows it, and what it does."""
+    """Command of a chat, with its argument and help as /help shows them."""
 
     name: str
     argument: str
@@ -43,7 +43,7 @@ class Command:
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """The command and its argument; None for a message, such as a path or a comment that begins with a slash."""
+    """Return a command and its argument, or None for a message, such as a path or comment that begins with a slash."""
     match = COMMAND.fullmatch(text)
     if match is None or ("\n" in text and match["name"].lower() not in COMMANDS):
         return None
@@ -51,7 +51,7 @@ def parse(text: str) -> tuple[str, str] | None:
 
 
 def run(state: ChatState, model: str, name: str, argument: str) -> CommandResult:
-    """Run a command; an unknown one, or one that cannot be done, is an InvalidRequestError."""
+    """Run a command; raise InvalidRequestError if it is unknown or cannot be done."""
     command = COMMANDS.get(ALIASES.get(name, name))
     if command is None:
         raise InvalidRequestError(
@@ -146,7 +146,7 @@ ALIASES = {"?": "help", "reset": "clear", "quit": "exit", "bye": "exit"}
 
 
 def completions(line: str) -> Iterator[tuple[str, int, str]]:
-    """What may follow a line that begins with a slash: text, how many characters it replaces, and a description."""
+    """Yield completions of a line that begins with a slash: text, number of characters it replaces, and description."""
     if not line.startswith("/") or "\n" in line:
         return
     name, space, argument = line[1:].partition(" ")

@@ -1,4 +1,4 @@
-"""What was typed in earlier chats: a bounded file that only its owner can read."""
+"""Messages typed in earlier chats: a bounded file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import os
 from pathlib import Path
 
 MAX_ENTRIES = 1000
-#: A longer message is not kept: it was pasted.
+#: Maximum length of a stored message; a longer one was pasted.
 MAX_CHARACTERS = 20_000
 FILE_NAME = "chat-history.jsonl"
 
 
 class HistoryFile:
-    """One JSON string a line, oldest first. Several chats may append at once.
+    """File with a JSON string per line, oldest first. Several chats may append at the same time.
 
-    A history that cannot be read or written is no reason to end a chat: `problem` says why, and nothing is kept.
+    A read or write error does not end the chat: `problem` then has the reason, and nothing is stored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +24,7 @@ class HistoryFile:
         self.problem: str | None = None
 
     def load(self) -> list[str]:
-        """The entries, oldest first; a file that has grown to twice the limit is shortened."""
+        """Return the newest MAX_ENTRIES messages, oldest first; shorten a file that has grown to twice that limit."""
         try:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -63,7 +63,7 @@ class HistoryFile:
 def _write(path: Path, flag: int, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
     try:
-        os.fchmod(descriptor, 0o600)  # the file may be older, or the umask odd
+        os.fchmod(descriptor, 0o600)  # the file may be older, or the umask unusual
         os.write(descriptor, text.encode("ascii"))
     finally:
         os.close(descriptor)

@@ -12,23 +12,23 @@ QUOTES = '"""'
 
 
 class MessageReader(Protocol):
-    """Where messages come from. `read` raises EOFError at the end, and KeyboardInterrupt on Ctrl-C."""
+    """Source of messages. `read` raises EOFError at the end of input, and KeyboardInterrupt on Ctrl-C."""
 
     is_interactive: bool
 
     def read(self, draft: str = "") -> str:
-        """The next message as it was typed; `draft` is offered for editing where that is possible."""
+        """Return the next message as typed; `draft` is offered for editing if the reader supports it."""
         ...
 
 
 def is_open(text: str) -> bool:
-    """Whether the text begins with three quotes and lacks those that end it."""
+    """Return whether the text begins with three quotes that are not closed yet."""
     text = text.strip()
     return text.startswith(QUOTES) and not (len(text) >= 2 * len(QUOTES) and text.endswith(QUOTES))
 
 
 def quoted(text: str) -> str | None:
-    """What stands between three quotes and three quotes; None for a text without them."""
+    """Return the text between opening and closing triple quotes, or None if the text does not begin with quotes."""
     text = text.strip()
     if not text.startswith(QUOTES):
         return None
@@ -36,7 +36,7 @@ def quoted(text: str) -> str | None:
 
 
 class LineReader:
-    """A line is a message; three quotes begin and end one of several lines."""
+    """Reader of a message per line; three quotes begin and end a message of several lines."""
 
     def __init__(self) -> None:
         self.is_interactive = sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""The chat itself: read a message, answer it, and again."""
+"""The chat loop: read a message, answer it, repeat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def converse(model: ChatModel, state: ChatState) -> None:
         chat = Chat(model, state, LineReader(), PlainWriter)
         chat.run()
         if chat.has_failed and not sys.stdin.isatty():
-            sys.exit(1)  # for a script; a person has seen the error
+            sys.exit(1)  # for scripts; a person has seen the error
         return
     from antiphon.cli.chat.markdown import MarkdownWriter
     from antiphon.cli.chat.terminal_input import TerminalReader
@@ -51,7 +51,7 @@ def _has_cursor_control() -> bool:
 
 
 class Chat:
-    """One conversation with one model."""
+    """Conversation with a model."""
 
     def __init__(
         self, model: ChatModel, state: ChatState, reader: MessageReader, make_writer: Callable[[], AnswerWriter]
@@ -60,7 +60,7 @@ class Chat:
         self.state = state
         self._reader = reader
         self._make_writer = make_writer
-        self._draft = ""  # a message that could not be answered
+        self._draft = ""  # message that could not be answered
         self.has_failed = False
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class Chat:
                     _say("Shorten the message, or start anew with /clear; /save FILE keeps this conversation.")
 
     def _take(self, typed: str) -> bool:
-        """A message or a command; whether the chat goes on."""
+        """Run a command or answer a message; return whether the chat continues."""
         text = quoted(typed)
         command = commands.parse(typed.strip()) if text is None else None
         if command is not None:
@@ -102,7 +102,7 @@ class Chat:
         return True
 
     def _send(self, text: str) -> None:
-        """Answer a message. One that got no answer is offered for editing again."""
+        """Answer a message; if there is no answer, keep the message as a draft."""
         self._draft = text
         answer = self._answer(self.state.prompt(text), self.state.settings)
         if answer:
@@ -110,7 +110,7 @@ class Chat:
             self.state.add_turn(text, answer)
 
     def _regenerate(self) -> None:
-        """Another answer to the last message; the old one stays if there is none."""
+        """Answer the last message again with another seed; keep the old answer if there is no new one."""
         before = self.state.without_last_turn()
         assert before is not None
         state, text = before
@@ -120,7 +120,7 @@ class Chat:
             self.state.add_turn(text, answer)
 
     def _answer(self, prompt: list[Message], settings: dict[str, Any]) -> str:
-        """Show the answer and return it; Ctrl-C stops it, and what there is of it counts."""
+        """Display and return the answer. Ctrl-C stops it; the text so far counts as the answer."""
         writer = self._make_writer()
         pieces: list[str] = []
         stream: AnswerStream | None = None
@@ -161,7 +161,7 @@ class Chat:
 
 
 class InterruptibleWaits:
-    """Ctrl-C ends only the waiting for text. One that is pressed while text is displayed ends the next wait."""
+    """Waits for text that Ctrl-C interrupts. While text is displayed, Ctrl-C takes effect at the next wait."""
 
     def __init__(self) -> None:
         self.was_interrupted = False
@@ -178,7 +178,7 @@ class InterruptibleWaits:
             self._is_waiting = False
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.was_interrupted and not self._is_waiting:  # a second one: the answer does not end
+        if self.was_interrupted and not self._is_waiting:  # second Ctrl-C: the answer does not end
             raise KeyboardInterrupt
         self.was_interrupted = True
         if self._is_waiting:
@@ -197,6 +197,6 @@ class InterruptibleWaits:
 
 
 def _say(text: str) -> None:
-    """A line of the program's own, beside the answers."""
+    """Print a line of the program's own to standard error, after the answer so far."""
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)

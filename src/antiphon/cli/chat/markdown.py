@@ -1,8 +1,7 @@
-"""Markdown rendered on a terminal while it is still being written.
+"""Markdown rendered on a terminal while it is generated.
 
-Blocks that are complete are printed once and stay; only the block at the end is painted again as it grows. What is
-printed for good depends on the text alone, so nothing is lost when the terminal is resized or an answer is longer than
-the screen.
+Complete blocks are printed once and stay; only the block at the end is repainted as it grows. Lines printed for good
+depend on the text alone, so nothing is lost when the terminal is resized or an answer is longer than the screen.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from rich.text import Text
 
 from antiphon.cli.chat.output import CONTROLS
 
-#: Colours of the terminal itself, on its own background: readable on dark and on light ones.
+#: Theme that uses the terminal's own colours and background, so that it is readable on dark and light terminals.
 CODE_THEME = "ansi_dark"
-#: Painting takes at most one part in so many of the time, whatever the length of the block.
+#: Minimum ratio of the time between paints to a paint's own time, so that long blocks do not slow the display.
 PAINT_SHARE = 10
 MIN_PAINT_SECONDS = 0.03
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
-# HTML, images and link definitions would not be shown: their text stays as it is.
+# HTML, images and link definitions would not be displayed: their text stays unchanged.
 _parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["image", "reference"])
 
 
 class _Code(CodeBlock):
-    """Without a margin, so that it can be copied."""
+    """Code block without a margin, so that it can be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = _highlighted(str(self.text).rstrip(), self.lexer_name)
@@ -43,7 +42,7 @@ class _Code(CodeBlock):
 
 
 class _Heading(Heading):
-    """At the left, whatever its level."""
+    """Heading aligned left, whatever its level."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.text
@@ -57,12 +56,12 @@ class _Markdown(Markdown):
         self.parsed = _parser.parse(text)
         for token in self.parsed:
             for child in token.children or ():
-                if child.type == "softbreak":  # the lines of a poem or an address
+                if child.type == "softbreak":  # keeps the lines of a poem or an address
                     child.type = "hardbreak"
 
 
 class _Block(NamedTuple):
-    """A block at the top level: where it begins in the text, its source, its first token, where its items begin."""
+    """Top-level block: offset in the text, source, first token, and offsets of its list items in the source."""
 
     offset: int
     source: str
@@ -71,23 +70,23 @@ class _Block(NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Whether a block of code has the fence that ends it."""
+        """Whether a code block has its closing fence."""
         _, *rest = self.source.rstrip("\n").split("\n")
         last, mark = rest[-1].strip() if rest else "", self.token.markup
         return len(last) >= len(mark) and set(last) == set(mark)
 
 
 class MarkdownWriter:
-    """An `AnswerWriter` for a terminal with cursor control."""
+    """`AnswerWriter` for a terminal with cursor control."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._console = Console(file=file, force_terminal=True, highlight=False)
-        self._text = ""  # what is not printed for good yet; it begins with a block
+        self._text = ""  # text not yet printed for good; begins at a block
         self._is_first = True
         self._continues = False  # the first part of that block is printed
-        self._code_lines = 0  # of that block, if it is code, that are printed
-        self._live: list[str] = []  # lines on the screen that may be painted again
+        self._code_lines = 0  # number of printed lines of that block, if it is code
+        self._live: list[str] = []  # lines on the screen that may be repainted
         self._paint_at = 0.0
 
     def write(self, piece: str) -> None:
@@ -104,7 +103,7 @@ class MarkdownWriter:
         self._show(settled, [])
 
     def _measure(self) -> None:
-        """The size of the terminal now; rich itself would believe a COLUMNS of before it was resized."""
+        """Update the terminal's size; rich itself would use a COLUMNS variable from before a resize."""
         with contextlib.suppress(OSError, ValueError):  # not a terminal
             columns, rows = os.get_terminal_size(self._file.fileno())
             self._console.size = ConsoleDimensions(columns or 80, rows or 24)
@@ -119,7 +118,10 @@ class MarkdownWriter:
         self._show(settled, live[-height:])
 
     def _show(self, settled: list[str], live: list[str]) -> None:
-        """Print lines for good and paint the others below; what is on the screen already is not written again."""
+        """Print `settled` lines for good and paint `live` lines below them.
+
+        Unchanged lines on the screen are not rewritten.
+        """
         lines = [*settled, *live]
         same = 0
         while same < min(len(lines), len(self._live)) and lines[same] == self._live[same]:
@@ -133,10 +135,10 @@ class MarkdownWriter:
     # -- what is complete ---------------------------------------------------------------------------------------
 
     def _settle(self) -> list[str]:
-        """Take from the text what no further text can change, and render it.
+        """Remove from the text the part that further text cannot change; return its rendered lines.
 
-        That is every block but the last, and of the last the items of a list but its last, or whole lines of code.
-        Only whole lines are looked at: the line that is being written may turn out to be anything.
+        That part is every block but the last; of the last block, all items of a list but the last item, or whole lines
+        of code. Only whole lines are considered, since the line in progress may still become any kind of block.
         """
         blocks = _blocks(self._text[: self._text.rfind("\n") + 1])
         if not blocks:
@@ -166,17 +168,17 @@ class MarkdownWriter:
     # -- rendering ----------------------------------------------------------------------------------------------
 
     def _lines(self, block: _Block) -> list[str]:
-        """The first block of the text as lines of the terminal, without what is printed already."""
+        """Render the text's first block, without the lines that are already printed."""
         if self._continues:
             return self._rendered(block, self._code_lines)
         return [*([] if self._is_first else [""]), *self._rendered(block)]
 
     def _rendered(self, block: _Block, code_lines: int | None = None) -> list[str]:
-        """As lines with an empty one nowhere around them; of code that is continued, what follows `code_lines`."""
+        """Render a block without surrounding empty lines; of continued code, the lines after `code_lines`."""
         if block.token.type == "fence":
             code = _code(block, code_lines)
             return [] if code is None else self._printed(code)
-        # The items of a list one by one, as they are rendered when it is long: each with the number that it has.
+        # Render a list item by item, as in a long list that is printed in parts, so that each keeps its number.
         ends = [start for start in block.items if 0 < start < len(block.source)]
         parts = zip([0, *ends], [*ends, len(block.source)], strict=True)
         return [line for start, end in parts for line in _trimmed(self._printed(_Markdown(block.source[start:end])))]
@@ -189,7 +191,7 @@ class MarkdownWriter:
 
 def _blocks(text: str) -> list[_Block]:
     tokens = _parser.parse(text)
-    # Of the lines, as the parser counts them: `splitlines` would split at other characters too.
+    # Line starts as the parser counts them: `splitlines` would split at other characters too.
     starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
     blocks: list[_Block] = []
     for token in tokens:
@@ -208,7 +210,10 @@ def _count_code_lines(block: _Block) -> int:
 
 
 def _code(block: _Block, printed: int | None) -> RenderableType | None:
-    """Code between its fences; `printed` is None, or how many of its lines follow a first fence on the screen."""
+    """Return code between its fences, or None if no line is left to print.
+
+    `printed` is the number of lines already on the screen below the opening fence, or None if the fence is not printed.
+    """
     count = _count_code_lines(block)
     content = block.token.content.removesuffix("\n")
     code = list(_highlighted(content, block.token.info.partition(" ")[0]).split("\n", allow_blank=True))
@@ -224,6 +229,6 @@ def _highlighted(code: str, language: str) -> Text:
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    """Without empty lines at the beginning and the end."""
+    """Remove empty lines at the beginning and the end."""
     filled = [index for index, line in enumerate(lines) if ESCAPES.sub("", line).strip()]
     return lines[filled[0] : filled[-1] + 1] if filled else []

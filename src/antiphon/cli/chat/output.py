@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol
 
-#: Characters that a terminal would obey: a model's text must not move the cursor or set the title.
+#: Control characters and their replacements: a model's text must not move the cursor or set the title.
 CONTROLS: dict[int, str | None] = {
     **{code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
-    0x2028: "\n",  # Unicode's separators of lines and paragraphs
+    0x2028: "\n",  # Unicode's line and paragraph separators
     0x2029: "\n\n",
 }
 
 
 class AnswerWriter(Protocol):
-    """Takes an answer in pieces. `finish` completes the display, also of an answer that was stopped."""
+    """Display of an answer written in pieces. `finish` completes the display, also if the answer was stopped."""
 
     def write(self, piece: str) -> None: ...
 
@@ -24,7 +24,7 @@ class AnswerWriter(Protocol):
 
 
 class PlainWriter:
-    """The text as it is; on a terminal without control characters."""
+    """Writer of unchanged text; without control characters on a terminal."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -38,7 +38,7 @@ class PlainWriter:
 
 @contextlib.contextmanager
 def without_echo() -> Iterator[None]:
-    """Keys typed while an answer is shown do not appear in it; they are read afterwards."""
+    """Hide keys typed while an answer is displayed; they are read afterwards."""
     if not sys.stdin.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The settings of `/set`: their names, how their values are read, and how they are shown."""
+"""Settings of `/set`: their names, parsing and display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 
-#: Settings of the model under the names of `SamplingParams`, and what their values are.
+#: Parsers of the model's settings, by their names in `SamplingParams`.
 SAMPLING: dict[str, Callable[[str], Any]] = {
     "temperature": float,
     "top_p": float,
@@ -24,18 +24,18 @@ SAMPLING: dict[str, Callable[[str], Any]] = {
     "stop": lambda text: (text,),
     "speculate": str,
 }
-#: Settings of the display, and the fields of `ChatState`.
+#: Display settings and their fields in `ChatState`.
 SWITCHES = {"stats": "shows_stats", "markdown": "renders_markdown"}
 NAMES = (*SAMPLING, *SWITCHES)
-#: Gives the choice back to the model.
+#: Value that restores the model's own setting.
 DEFAULT = "default"
-#: Settings whose values are few, for completion.
+#: Possible values of settings, for completion.
 VALUES = {"speculate": (*Speculation, DEFAULT)}
 KINDS: dict[Callable[[str], Any], str] = {float: "a number", int: "a whole number", str: "text"}
 
 
 def check(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, if `SamplingParams` accepts them; an InvalidRequestError otherwise."""
+    """Return the settings if they are known and `SamplingParams` accepts them; raise InvalidRequestError otherwise."""
     unknown = sorted(set(settings) - set(SAMPLING))
     if unknown:
         raise InvalidRequestError(f"there is no setting {unknown[0]!r}; there are: {', '.join(NAMES)}")
@@ -50,7 +50,7 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_value(state: ChatState, name: str, text: str) -> None:
-    """Change a setting; what makes no sense is rejected with the same errors as the options of the command."""
+    """Change a setting; an invalid value raises the same error as the command's option."""
     name = name.lower().replace("-", "_")
     if name in SWITCHES:
         if text not in ("on", "off"):
@@ -71,7 +71,7 @@ def set_value(state: ChatState, name: str, text: str) -> None:
 
 
 def shown(state: ChatState) -> list[str]:
-    """Every setting and its value, a line each."""
+    """Format every setting and its value, one per line."""
     lines = [f"{name:<20}{_text(state.settings.get(name))}" for name in SAMPLING]
     return lines + [f"{name:<20}{'on' if getattr(state, field) else 'off'}" for name, field in SWITCHES.items()]
 

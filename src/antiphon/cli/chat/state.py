@@ -11,7 +11,10 @@ Message = dict[str, str]
 
 @dataclass
 class ChatState:
-    """`settings` has only what the user asked for, under the names of `SamplingParams`."""
+    """Conversation and its settings.
+
+    `settings` has only values that the user set, under the names of `SamplingParams`.
+    """
 
     system: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -20,7 +23,7 @@ class ChatState:
     renders_markdown: bool = True
 
     def prompt(self, text: str | None = None) -> list[Message]:
-        """The system message, the conversation, and a new message of the user's if there is one."""
+        """Return the system message, the conversation, and `text` as a new user message unless it is None."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, *self.messages, *([{"role": "user", "content": text}] if text is not None else [])]
 
@@ -28,11 +31,11 @@ class ChatState:
         self.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
 
     def without_last_turn(self) -> tuple[ChatState, str] | None:
-        """The state before the last answer and the message that it answered; None if there is no answer."""
+        """Return the state before the last turn, and the turn's message; None if there is no answered message."""
         if len(self.messages) < 2 or [message["role"] for message in self.messages[-2:]] != ["user", "assistant"]:
             return None
         return replace(self, messages=self.messages[:-2]), self.messages[-2]["content"]
 
     def take(self, system: str | None, settings: Mapping[str, Any], messages: list[Message]) -> None:
-        """Replace the conversation by another."""
+        """Replace the system message, the settings and the messages."""
         self.system, self.settings, self.messages = system, dict(settings), messages

@@ -21,7 +21,7 @@ FILE_COMMANDS = ("/save ", "/load ")
 
 
 class TerminalReader:
-    """Enter sends the message; Alt-Enter, or Enter between three quotes, begins a new line."""
+    """Reader in which Enter sends the message; Alt-Enter, or Enter between three quotes, begins a new line."""
 
     is_interactive = True
 
@@ -62,7 +62,7 @@ def _bindings(completer: Completer) -> KeyBindings:
 
     @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
     def _(event: KeyPressEvent) -> None:
-        """The only possible completion at once: prompt_toolkit ignores the key while it completes as one types."""
+        """Complete at once if there is one completion: prompt_toolkit ignores Tab while it completes during typing."""
         buffer = event.current_buffer
         found = list(completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
         if len(found) == 1:
@@ -88,7 +88,7 @@ class _CommandCompleter(Completer):
 
 
 class _KeptHistory(History):
-    """The history of earlier chats, and of this one."""
+    """History of earlier chats, extended by this one."""
 
     def __init__(self, file: HistoryFile) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Conversations as files: JSON with the messages, the system message and the settings."""
+"""Conversations as JSON files with the messages, the system message and the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES = 64 << 20
 
 
 def save(path: Path, state: ChatState, model: str) -> bool:
-    """Write the conversation; returns whether it replaced an older one. Any other file is left alone."""
+    """Write the conversation; return whether it replaced an older one. Raise instead of overwriting any other file."""
     replaces = os.path.lexists(path)
     if replaces:
         try:
@@ -38,7 +38,7 @@ def save(path: Path, state: ChatState, model: str) -> bool:
 
 
 def load(path: Path, state: ChatState) -> str:
-    """Replace the conversation by a saved one; returns the name of the model that it was held with."""
+    """Replace the conversation by a saved one; return the name of its model."""
     content = _read(path)
     system = content.get("system")
     if not (system is None or isinstance(system, str)):

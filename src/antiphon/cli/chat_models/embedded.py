@@ -12,12 +12,12 @@ from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.frontend.streams import Stream
 from antiphon.runtime.loading.loading import LoadedModel
 
-#: The longest answer, unless a setting says otherwise.
+#: Maximum tokens of an answer, unless a setting changes it.
 DEFAULT_TOKENS = 1024
 
 
 class EmbeddedModel:
-    """A `ChatModel` on an engine. A model that does not generate, or has no chat template, is rejected."""
+    """`ChatModel` on an engine. `check` rejects models that do not generate text or have no chat template."""
 
     def __init__(self, engine: Engine, loaded: LoadedModel, name: str | None = None) -> None:
         self.name = name or loaded.name
@@ -26,7 +26,7 @@ class EmbeddedModel:
 
     @staticmethod
     def check(loaded: LoadedModel) -> None:
-        """Before an engine is started for it."""
+        """Raise unless the model can chat; call this before an engine is started."""
         loaded.causal_lm()
         if loaded.chat_template is None:
             raise InvalidRequestError(
@@ -39,7 +39,7 @@ class EmbeddedModel:
 
 
 class EmbeddedAnswer:
-    """An `AnswerStream`. An exception in the midst of the iteration does not end it: it can be continued."""
+    """`AnswerStream` that can be continued after an exception during its iteration."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -58,7 +58,7 @@ class EmbeddedAnswer:
 
 
 def stats_of(stream: Stream) -> AnswerStats:
-    """What the answer of a stream cost that has been read to its end. A greedy answer needed no seed."""
+    """Read a stream to its end; return the answer's statistics, with a seed only if it was sampled."""
     if not stream.output.is_done:
         for _ in stream:
             pass

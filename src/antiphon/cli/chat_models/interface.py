@@ -1,4 +1,4 @@
-"""What `run` and `chat` need of a model, whether it runs in this process or in a server that is already running."""
+"""Interface of models for `run` and `chat`, in this process or on a running server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.counted import counted
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """What one answer cost. `seed` is the one that was used, if the model's side reports it."""
+    """Statistics of an answer. `seed` is None if it was not used or not reported."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -24,7 +24,10 @@ class AnswerStats:
     accepted_tokens: int = 0
 
     def line(self, detail: str = "") -> str:
-        """The figures in one line; `detail` follows the speed. 0 prompt tokens were not reported."""
+        """Format the figures in a line, with `detail` after the speed.
+
+        0 prompt tokens mean that they were not reported.
+        """
         cached = f" ({self.cached_tokens} cached)" if self.cached_tokens else ""
         prompt = f"{counted(self.prompt_tokens, 'prompt token')}{cached}, " if self.prompt_tokens else ""
         return (
@@ -36,12 +39,12 @@ class AnswerStats:
 
 
 def drafts_note(drafted: int, accepted: int) -> str:
-    """What became of drafted tokens, to follow the speed; empty if there were none."""
+    """Format the acceptance of drafted tokens, to follow the speed; empty without drafts."""
     return f" ({accepted} of {counted(drafted, 'drafted token')} accepted)" if drafted else ""
 
 
 class AnswerStream(Protocol):
-    """An answer in pieces of text. `stats` is available once the iteration has ended, or after `cancel`."""
+    """Answer in pieces of text. `stats` is available once the iteration has ended, or after `cancel`."""
 
     def __iter__(self) -> Iterator[str]: ...
 
@@ -53,11 +56,11 @@ class AnswerStream(Protocol):
 
 
 class ChatModel(Protocol):
-    """A model that continues a conversation.
+    """Model that continues a conversation.
 
-    `settings` has only what the user asked for, under the names of `SamplingParams`: temperature, top_p, top_k, min_p,
-    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop, speculate.
-    The model's defaults fill the rest.
+    `settings` has only values that the user set, under the names of `SamplingParams`: temperature, top_p, top_k, min_p,
+    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop, speculate. The model's defaults
+    fill the rest.
     """
 
     name: str

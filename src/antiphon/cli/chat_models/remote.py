@@ -1,4 +1,4 @@
-"""`RemoteModel`: a model in a running server, as `run` and `chat` need it."""
+"""`RemoteModel`: a model on a running server, for `run` and `chat`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CANCELLED = "cancelled"
 
 
 class RemoteModel:
-    """A model by the name that the server knows it by. Settings that are not given are the server's."""
+    """Model under its name on the server. Omitted settings are left to the server."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.name = name
         self.client = client
 
     def answer(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], **fields: Any) -> RemoteAnswer:
-        """Further `fields` go into the request as they are."""
+        """Start an answer; `fields` are added to the request body."""
         return RemoteAnswer(self.client, CHAT, self._body(settings, messages=[dict(one) for one in messages], **fields))
 
     def complete(self, prompt: str, settings: Mapping[str, Any], **fields: Any) -> RemoteAnswer:
@@ -37,7 +37,7 @@ class RemoteModel:
 
 
 class RemoteAnswer:
-    """An `AnswerStream` from a server. With `n` above 1, `samples` gives the pieces of all samples."""
+    """`AnswerStream` from a server. With `n` above 1, `samples` yields the pieces of all samples."""
 
     def __init__(self, client: Client, path: str, body: dict[str, Any]) -> None:
         self._url = client.address.url
@@ -56,7 +56,7 @@ class RemoteAnswer:
             yield text
 
     def samples(self) -> Iterator[tuple[int, str]]:
-        """Pieces of text as they arrive, each with the index of its sample."""
+        """Yield pieces of text as they arrive, each with the index of its sample."""
         for event in self._events:
             usage = event.get("usage")
             if isinstance(usage, Mapping):
@@ -75,7 +75,7 @@ class RemoteAnswer:
             raise ServerError(f"{self._url} ended the stream before the answer was complete; try again")
 
     def _text(self, index: int, choice: Mapping[str, Any]) -> str:
-        """The choice's text. Reasoning stands between the tags that models write around it."""
+        """Return the choice's text, with reasoning between the tags that models write around it."""
         delta = choice.get("delta")
         if delta is None:
             return choice.get("text") or ""
@@ -90,13 +90,16 @@ class RemoteAnswer:
         return reasoning + content
 
     def cancel(self) -> None:
-        """Closes the connection, on which the server stops."""
+        """Close the connection, upon which the server stops."""
         if not self._events.is_done:
             self._is_cancelled = True
         self._events.close()
 
     def stats(self) -> AnswerStats:
-        """Times are this side's, the network included. Without the server's count, a piece counts as a token."""
+        """Return statistics; times are the client's, network included.
+
+        Without the server's token count, a piece is a token.
+        """
         counted = self._usage.get("completion_tokens")
         num_tokens = self._num_pieces if counted is None else counted
         details = self._usage.get("prompt_tokens_details") or {}

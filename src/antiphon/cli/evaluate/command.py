@@ -15,7 +15,7 @@ from antiphon.errors import InvalidRequestError
 
 
 class ItemOptions(OptionGroup):
-    """How each item of a task is measured; names are those of `TaskOptions`."""
+    """Options for measuring each item of a task; names are those of `TaskOptions`."""
 
     context: Annotated[
         int | None, typer.Option(help="Perplexity: tokens per window. Default: 1024, or what the model takes.", min=2)
@@ -39,7 +39,7 @@ class ItemOptions(OptionGroup):
 
 
 class ComparedRuns(OptionGroup):
-    """What is measured beside one run."""
+    """Options for further runs to compare with."""
 
     compare: Annotated[
         list[str] | None,
@@ -127,7 +127,7 @@ def evaluate(
 
 
 def _check(model: str | None, more: list[str] | None, runs: ComparedRuns, files: SweepFiles) -> None:
-    """Reject options that do not go together."""
+    """Raise InvalidRequestError if the options contradict each other."""
     compared = runs.compare or []
     if model is None and (runs.sweep or len(compared) != 2 or any("=" in name for name in compared)):
         raise InvalidRequestError("give a model, or two result files with --compare")

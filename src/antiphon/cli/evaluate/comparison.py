@@ -1,4 +1,4 @@
-"""One run of a task, and comparisons of runs: with another setting, with files, or of two files."""
+"""Runs of a task and their comparison with another setting, with files, or of two files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def run_and_compare(
 ) -> None:
     """Run the task, print its figures, and compare them with those of another setting and of earlier runs.
 
-    `values` change the setting. After Ctrl-C the figures of what was done are printed, and the command ends as after
-    any Ctrl-C.
+    `values` change the setting. After Ctrl-C, the figures so far are printed, and the command ends as after any Ctrl-C.
     """
     earlier = [(str(path), read_result(path)) for path in files]
     for path, result in earlier:
@@ -33,7 +32,7 @@ def run_and_compare(
     result = request.result(loaded, request.setting)
     print(result_table(result, metrics))
     if output is not None:
-        write_json(output, result)  # now: what follows may fail
+        write_json(output, result)  # before the comparisons, which may fail
     comparisons, changed = [], None
     if values and result["is_complete"]:
         other = request.setting.changed(values)
@@ -53,7 +52,7 @@ def run_and_compare(
 
 
 def compare_files(files: Sequence[Path], output: Path | None) -> None:
-    """Compare two results."""
+    """Print and optionally write the comparison of two result files."""
     before, after = (read_result(path) for path in files)
     metrics = metrics_of(before, task_class(before["task"]).metrics)
     comparison = compare(before, after, metrics, (str(files[0]), str(files[1])))
@@ -63,6 +62,6 @@ def compare_files(files: Sequence[Path], output: Path | None) -> None:
 
 
 def _extra(changed: dict[str, Any] | None, comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """What a result file has beside the run itself: the run with the other setting, and the comparisons."""
+    """Return a result file's further fields: the run with the other setting, and the comparisons."""
     extra: dict[str, Any] = {} if changed is None else {"compared": changed}
     return extra | {"comparisons": [one.as_json() for one in comparisons]}

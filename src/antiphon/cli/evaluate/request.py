@@ -1,4 +1,4 @@
-"""What one call of `antiphon eval` asks for, and the models that it loads."""
+"""Parsed request of `antiphon eval`, and the models that it loads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from antiphon.weights.catalog.model_tasks import KINDS, TASK_NAMES, catalog_task
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """A model, a task with its items, and the engine's settings. What can be wrong with them is found here."""
+    """Model, task with its items, and engine settings; `make` rejects invalid combinations."""
 
     model: str
     task: EvaluationTask[Any]
@@ -56,14 +56,14 @@ class EvalRequest:
         return EvalRequest(model, wanted, items, source, limit, setting, flags.device, engine, offline)
 
     def load(self, setting: EngineSetting) -> LoadedModel:
-        """The model with its weights in the form that the setting asks for."""
+        """Load the model with its weights in the setting's form."""
         config = setting.config()
         no_repack, quantize = not config.get("repack", True), config.get("quantize")
         task = self.task.model_task
         return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device)
 
     def result(self, loaded: LoadedModel, setting: EngineSetting) -> dict[str, Any]:
-        """The task on the model with this setting."""
+        """Run the task on the model with this setting; return the result."""
         progress = CountLine("item", str(setting) if setting.values else "")
         with opened(loaded, setting, **self.engine) as subject:
             try:
@@ -74,7 +74,7 @@ class EvalRequest:
 
 
 def _check_kind(model: str, task: EvaluationTask[Any]) -> None:
-    """Reject a model of the catalog that is of another kind than the task is for, before anything is read."""
+    """Raise before any file is read if the task does not fit the catalog model's kind."""
     own = catalog_task(model)
     if own is not None and own != task.model_task:
         fitting = [name for name in TASKS if task_class(name).model_task == own]
@@ -86,7 +86,7 @@ def _check_kind(model: str, task: EvaluationTask[Any]) -> None:
 
 
 def sources(compare: Sequence[str]) -> tuple[dict[str, str], list[Path]]:
-    """What `--compare` was given: values of a setting, and files."""
+    """Split the values of `--compare` into settings and files."""
     with usage_errors():
         values = parse_setting([part for part in compare if "=" in part])
     return values, [Path(part) for part in compare if "=" not in part]

@@ -1,4 +1,4 @@
-"""`antiphon eval --sweep`: a table, and a page, of what settings cost and gain."""
+"""`antiphon eval --sweep`: a table and an HTML report of quality, speed and memory by setting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.evaluation.sweep.table import sweep_table
 
 
 def run_sweep(request: EvalRequest, parts: Sequence[str], slo: str | None, files: ResultFiles) -> None:
-    """Measure every setting. After Ctrl-C those that were measured are reported."""
+    """Measure every setting and report; after Ctrl-C, report the settings measured so far."""
     with usage_errors():
         settings = cross_product(request.setting, parts)
         objectives = None if slo is None else Objectives.parse(slo)

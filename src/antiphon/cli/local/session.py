@@ -1,4 +1,4 @@
-"""A model made ready for a command: loaded with a progress bar, described on standard error, in an engine."""
+"""Model preparation for commands: load with a progress bar, describe on standard error, start an engine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def load(
     task: str,
     device: str = AUTO,
 ) -> LoadedModel:
-    """The model, downloaded if need be, with one line about its weights on standard error.
+    """Load a model, download it if needed, and print a line about its weights on standard error.
 
-    A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: one of the catalog
-    before torch is imported and anything is downloaded, another once its architecture has been read.
+    A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: a catalog model
+    before torch is imported and anything is downloaded, another model once its architecture has been read.
     """
     check_catalog_task(model, task)
     from antiphon.cli.terminal.download_progress import fetch_progress
@@ -47,7 +47,7 @@ def load(
 
 
 def engine_options(kv_megabytes: int | None, speculate: str | None) -> dict[str, Any]:
-    """Options of an engine, from those of a command."""
+    """Convert a command's options to options of an engine."""
     kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
     return dict(kv_bytes=kv_bytes, speculate=speculate or Speculation.OFF)
 
@@ -85,7 +85,7 @@ def engine_for(
 
 
 def adapted_name(engine: Engine, loaded: LoadedModel, adapter: Path | None) -> str:
-    """The name of the model in the engine, with the adapter loaded where one is given."""
+    """Load the adapter, if any, and return the name under which the engine serves the model."""
     if adapter is None:
         return loaded.name
     found = engine.load_adapter(adapter, model=loaded.name)

@@ -1,4 +1,4 @@
-"""`ServerAddress`: where a server is, and the API key for it."""
+"""`ServerAddress`: a server's address and API key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPE = "write it as http://host:port"
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """A server's address, checked. `prefix` is the path before `/v1`."""
+    """Validated address of a server. `prefix` is the path before `/v1`."""
 
     scheme: str
     host: str
@@ -29,13 +29,13 @@ class ServerAddress:
 
     @property
     def authority(self) -> str:
-        """As in a URL and in a Host header."""
+        """Host and non-default port, as in a URL and in a Host header."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == _default_port(self.scheme) else f"{name}:{self.port}"
 
     @classmethod
     def parse(cls, base_url: str, api_key: str | None = None, origin: str = "--base-url") -> ServerAddress:
-        """`base_url` may end in `/v1`; `origin` is where it was given, for error messages."""
+        """Parse a base URL, which may end in `/v1`; `origin` names its source in error messages."""
         try:
             parts = urlsplit(base_url.strip())
             port = parts.port
@@ -58,14 +58,14 @@ def _default_port(scheme: str) -> int:
 
 
 def api_key(file: Path | None) -> str | None:
-    """Return the key for a server's API: the file's, else the environment's."""
+    """Return the key for a server's API from the file, or else from the environment."""
     if file is not None:
         return key_in(file, "--api-key-file")
     return checked_key(environment.api_key(), "ANTIPHON_API_KEY")
 
 
 def key_in(file: Path, option: str) -> str:
-    """Return the first key of a file that has one key per line, as a server reads it."""
+    """Return the first key of a file with one key per line, parsed as by a server."""
     lines = read_text(file.expanduser(), f"cannot read the {option} {file}").splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
     if not keys:
@@ -76,7 +76,7 @@ def key_in(file: Path, option: str) -> str:
 
 
 def checked_key(key: str | None, origin: str) -> str | None:
-    """Return the key if a header can carry it; the error does not show it."""
+    """Return the key if a header can carry it; raise an error without the key otherwise."""
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequestError(
             f"the key of {origin} has characters that a key cannot have (spaces, control or non-ASCII)"

@@ -1,6 +1,6 @@
-"""The `/admin` routes of running servers, and the key for each.
+"""Clients of the `/admin` routes of running servers, and the key for each.
 
-The token that a local server wrote is sent to that server only: scheme, port and loopback host must be the same.
+A token written by a local server is sent only to that server: scheme, port and loopback host must match.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NO_SERVER = "you have no server running on this machine; start one with `antipho
 
 
 class AdminServer:
-    """A server that can be managed."""
+    """Client of a server's `/admin` routes."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.url = address.url
         self._client = Client(address)
 
     def models(self) -> dict[str, Any]:
-        """The answer of `GET /admin/models`, with the lists `models` and `catalog` and the table `memory`."""
+        """Return the answer of `GET /admin/models`, with the lists `models` and `catalog` and the table `memory`."""
         with self._client.get("/admin/models") as response:
             content = response.json()
         if not isinstance(content, dict) or not isinstance(content.get("models"), list):
@@ -41,7 +41,7 @@ class AdminServer:
         return card
 
     def holds(self, model: str) -> bool:
-        """Whether a model of that name or alias, also with `:latest`, is in the server's memory."""
+        """Return whether a model with this name or alias, optionally with `:latest`, is in the server's memory."""
         names = {
             name for card in self.models()["models"] if is_resident(card) for name in (card["name"], *card["aliases"])
         }
@@ -53,7 +53,7 @@ def is_resident(card: dict[str, Any]) -> bool:
 
 
 def admin_servers(base_url: str | None, admin_key_file: Path | None) -> list[AdminServer]:
-    """The server of that address, or of ANTIPHON_BASE_URL, or else all servers of this user on this machine."""
+    """Return the server at the given address or at ANTIPHON_BASE_URL, or else all of this user's local servers."""
     key = key_in(admin_key_file, "--admin-key-file") if admin_key_file is not None else environment.admin_key()
     checked_key(key, "ANTIPHON_ADMIN_KEY")
     running = local_servers()
@@ -78,12 +78,12 @@ def admin_servers(base_url: str | None, admin_key_file: Path | None) -> list[Adm
 
 
 def _with_key(address: ServerAddress, key: str | None, running: list[LocalServer]) -> ServerAddress:
-    """The address with the key that was given, or else with the token of the local server at that address."""
+    """Return the address with the given key, or else with the token of the local server at that address."""
     if key is not None:
         return replace(address, api_key=key)
     found = next((server for server in running if _is_at(server, address)), None)
     if found is not None and found.admin_token is not None:
-        # To the address that the server wrote itself: `localhost` may lead to another one.
+        # The token goes to the address that the server wrote: `localhost` may resolve to another one.
         return replace(ServerAddress.parse(found.url), api_key=found.admin_token)
     if found is not None:
         raise InvalidRequestError(f"{address.url} was started with an admin key file; give a key with --admin-key-file")
@@ -97,7 +97,7 @@ def _is_at(server: LocalServer, address: ServerAddress) -> bool:
 
 
 def the_server_of(model: str, servers: list[AdminServer]) -> AdminServer:
-    """Of several servers, the one that holds the model."""
+    """Return the server that holds the model; raise InvalidRequestError unless exactly one does."""
     if len(servers) == 1:
         return servers[0]
     holders = []
@@ -106,7 +106,7 @@ def the_server_of(model: str, servers: list[AdminServer]) -> AdminServer:
             if server.holds(model):
                 holders.append(server)
         except AntiphonError:
-            continue  # another server may hold it
+            continue  # another server may hold the model
     if len(holders) == 1:
         return holders[0]
     urls = ", ".join(server.url for server in holders or servers)

@@ -1,6 +1,6 @@
-"""A small HTTP client for OpenAI-compatible servers, on the standard library: it imports in milliseconds.
+"""Small HTTP client for OpenAI-compatible servers on the standard library, which imports in milliseconds.
 
-Every failure is a `ServerError` whose message names the server and what to do.
+Every failure is a `ServerError` whose message names the server and a remedy.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from antiphon.cli.remote.address import ServerAddress
 from antiphon.errors import AntiphonError
 
 CONNECT_SECONDS = 10.0
-#: Longer than a server lets a request take.
+#: Read timeout in seconds; longer than a server's own limit for a request.
 SILENCE_SECONDS = 900.0
 MAX_ERROR_BYTES = 1 << 16
 PIECE_BYTES = 1 << 16
 
 
 class ServerError(AntiphonError):
-    """A server that cannot be reached, that rejected a request, or that broke off. `status` is 0 without an answer."""
+    """Error for an unreachable server, a rejected request or a broken connection. `status` is 0 without an answer."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class ServerError(AntiphonError):
 
 
 class Client:
-    """Requests to one server, each on a connection of its own. Several threads may use it."""
+    """Client of a server that opens a connection per request. Safe to use from several threads."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class Client:
         self._is_closed = False
 
     def close(self) -> None:
-        """Cut off the requests that run; there can be no others."""
+        """Cut off running requests and reject new ones."""
         self._is_closed = True
         for open_socket in list(self._sockets):
             _shut_down(open_socket)
@@ -54,23 +54,23 @@ class Client:
         return self._exchange("POST", path, data, {"Content-Type": "application/json"})
 
     def send(self, path: str, content: Iterable[bytes], size: int, content_type: str) -> ServerResponse:
-        """POST `size` bytes that come in pieces."""
+        """Send a POST request whose body of `size` bytes comes in pieces."""
         headers = {"Content-Type": content_type, "Content-Length": str(size)}
         return self._exchange("POST", path, content, headers)
 
     def _exchange(
         self, method: str, path: str, body: bytes | Iterable[bytes] | None, headers: dict[str, str]
     ) -> ServerResponse:
-        """The answer, its body unread. An answer that is not a success is raised."""
+        """Return the answer with its body unread; raise ServerError unless its status is a success."""
         connection = self._connect()
         raw = connection.sock
         assert raw is not None
         try:
-            # A server may answer before it has read everything.
+            # A server may answer before it has read the whole body.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, self.address.prefix + path, body, headers | self._headers())
             answer = connection.getresponse()
-        except BaseException as error:  # Ctrl-C included, while the server thinks
+        except BaseException as error:  # including Ctrl-C while waiting for the answer
             self._sockets.discard(raw)
             connection.close()
             if isinstance(error, OSError | http.client.HTTPException | ValueError):
@@ -105,7 +105,7 @@ class Client:
         assert connection.sock is not None
         connection.sock.settimeout(SILENCE_SECONDS)
         self._sockets.add(connection.sock)
-        if self._is_closed:  # while it was connecting
+        if self._is_closed:  # closed while connecting
             connection.close()
             raise ServerError(f"the request to {address.url} was cancelled")
         return connection
@@ -136,7 +136,7 @@ class Client:
 
 
 def connection_error(address: ServerAddress, error: OSError) -> ServerError:
-    """Why a server cannot be reached, and what to do."""
+    """Build an error with the reason why a server cannot be reached, and a remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ServerError(
             f"the certificate of {address.url} is not trusted: {error.verify_message}; "
@@ -155,7 +155,7 @@ def connection_error(address: ServerAddress, error: OSError) -> ServerError:
 
 
 def _shut_down(open_socket: socket.socket) -> None:
-    """Whatever reads from it ends."""
+    """End all reads from the socket."""
     with contextlib.suppress(OSError):
         open_socket.shutdown(socket.SHUT_RDWR)
 
@@ -165,7 +165,7 @@ def _https_hint(address: ServerAddress) -> str:
 
 
 def advice(status: int, path: str, after: str | None) -> str:
-    """What to do about an error of that status."""
+    """Return a remedy for an error status, to append to its message."""
     again = f"; try again in {after} s" if after is not None and after.isdecimal() else "; try again later"
     match status:
         case 401 if path.startswith("/admin"):
@@ -182,7 +182,7 @@ def advice(status: int, path: str, after: str | None) -> str:
 
 
 def error_message(data: bytes) -> str | None:
-    """What an error's body says, in any of the forms that servers use; None if it is not such a body."""
+    """Return the message of an error's body in any of the servers' formats, or None for another body."""
     try:
         content = json.loads(data)
     except ValueError:
@@ -193,7 +193,7 @@ def error_message(data: bytes) -> str | None:
 
 
 class ServerResponse:
-    """An answer whose body is read as it arrives. Closing it ends the connection, which cancels the request."""
+    """Answer whose body is read as it arrives. Closing it ends the connection, which cancels the request."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class ServerResponse:
         self._socket = raw
         self._answer = answer
         self._on_close = on_close
-        self._size = answer.length  # None where the body tells its end by itself
+        self._size = answer.length  # None for a body without a known length
         self._num_read = 0
         self.is_closed = False
 
@@ -220,7 +220,10 @@ class ServerResponse:
         return self._answer.getheader(name)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The body in pieces as they come. It ends early only by `close`; otherwise a cut connection is an error."""
+        """Yield the body in pieces as they arrive.
+
+        Raise ServerError if the connection breaks before the end or `close`.
+        """
         while data := self._read():
             self._num_read += len(data)
             yield data
@@ -244,7 +247,7 @@ class ServerResponse:
         return b"".join(self)
 
     def head(self, limit: int) -> bytes:
-        """The beginning of a body, as far as it can be read."""
+        """Return up to `limit` bytes of the body, or fewer if the connection breaks."""
         data = b""
         with contextlib.suppress(ServerError):
             for piece in self:
@@ -264,13 +267,13 @@ class ServerResponse:
             ) from None
 
     def abort(self) -> None:
-        """End the connection, also while another thread reads, whose iteration then ends."""
+        """End the connection, and with it an iteration in another thread."""
         self.is_closed = True
         _shut_down(self._socket)
 
     def close(self) -> None:
         self.abort()
-        with contextlib.suppress(OSError, ValueError, RuntimeError):  # a read that Ctrl-C interrupted holds a lock
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # a read interrupted by Ctrl-C holds a lock
             self._answer.close()
         self._connection.close()
         self._on_close()

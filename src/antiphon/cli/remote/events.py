@@ -12,9 +12,9 @@ END = "[DONE]"
 
 
 class AnswerEvents:
-    """The JSON objects of an event stream. `is_done` once the server has said that there are no more.
+    """JSON objects of an event stream. `is_done` becomes True once the server has sent the end marker.
 
-    Iterating again goes on where the last iteration stopped; after `close` it ends.
+    A new iteration continues where the last one stopped; after `close` it ends.
     """
 
     def __init__(self, client: Client, response: ServerResponse) -> None:
@@ -47,7 +47,7 @@ class AnswerEvents:
         self._response.close()
 
     def _event(self, line: bytes) -> dict[str, Any] | None:
-        """What a line has; lines of other fields and comments have nothing."""
+        """Return the line's event; None for comments, other fields and the end marker."""
         name, _, value = line.partition(b":")
         data = value.strip()
         if name != b"data" or not data:
@@ -72,5 +72,5 @@ class AnswerEvents:
         return event
 
     def close(self) -> None:
-        """May be called while another thread iterates."""
+        """End the stream; safe to call while another thread iterates."""
         self._response.abort()

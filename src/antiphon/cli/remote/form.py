@@ -1,4 +1,4 @@
-"""A multipart form with one file, sent in pieces so that a recording is never in memory as a whole."""
+"""Multipart form with a file, sent in pieces so that a recording is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ PIECE_BYTES = 1 << 18
 
 
 class Form:
-    """`fields` are pairs, since a name may stand there several times. `stream` is read from its position to its end."""
+    """Form whose file is read from the stream's position to its end.
+
+    `fields` are pairs, since a name may be repeated.
+    """
 
     def __init__(self, fields: Sequence[tuple[str, str]], file_name: str, stream: BinaryIO) -> None:
         boundary = f"antiphon-{secrets.token_hex(16)}"
@@ -51,5 +54,5 @@ def _size(stream: BinaryIO) -> int:
 
 
 def _quoted(name: str) -> str:
-    """As browsers write a file's name in a form."""
+    """Escape a file name as browsers do in a form."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,4 +1,4 @@
-"""What the user wrote on the command line, apart from defaults: a server's defaults fill the rest."""
+"""Options given on the command line, without defaults: a server's defaults fill the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVER_OPTIONS = ("base_url", "api_key_file", "local")
 
 @dataclass(frozen=True)
 class Given:
-    """Values by parameter name. `given` has those the user wrote; `every` has the defaults too."""
+    """Option values by parameter name. `given` has those that the user wrote; `every` also has the defaults."""
 
     given: dict[str, Any]
     every: dict[str, Any]
@@ -35,7 +35,7 @@ class Given:
         return cls(given, every, flags)
 
     def allow(self, names: Collection[str], server: ServerAddress) -> None:
-        """Reject options that mean nothing to a server."""
+        """Raise UsageError if the user gave an option that has no effect with a server."""
         wrong = [self.flags[name] for name in self.given if name not in names and name not in SERVER_OPTIONS]
         if wrong:
             flags, have = " and ".join(wrong), "has" if len(wrong) == 1 else "have"
@@ -45,5 +45,5 @@ class Given:
             raise UsageError(f"{flags} {have} no effect with the server {server.url} ({source}); {instead}")
 
     def select(self, names: Collection[str]) -> dict[str, Any]:
-        """Of these, the values that the user gave."""
+        """Return the values of `names` that the user gave."""
         return {name: value for name, value in self.given.items() if name in names}

@@ -1,4 +1,4 @@
-"""`antiphon ps` and `antiphon stop`: what running servers hold in memory, and unloading it."""
+"""`antiphon ps` and `antiphon stop`: models in the memory of running servers, and unloading them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def stop(
 
 
 def _table(server: dict[str, Any]) -> str:
-    """One server: its address, its memory, its models."""
+    """Format a server's address, memory and models."""
     memory = server["memory"] or {}
     title = server["url"] + "".join(_used(device) for device in memory.get("devices") or [memory])
     if not server["models"]:
@@ -103,7 +103,7 @@ def _table(server: dict[str, Any]) -> str:
 
 
 def _used(memory: dict[str, Any]) -> str:
-    """What weights and cache take of a device's budget; the CPU is named only beside others."""
+    """Format the memory that weights and cache take of a device's budget; the CPU is not named."""
     used = sum(memory.get(name) or 0 for name in ("weight_bytes", "kv_bytes"))
     budget, name = memory.get("budget_bytes"), memory.get("device", "cpu")
     label = "" if name == "cpu" else f"{name} "
@@ -139,7 +139,7 @@ def _unload_time(card: dict[str, Any], is_used: bool, expires: float | None, now
 
 
 def duration(seconds: float) -> str:
-    """In the two largest units, as 1h 5m."""
+    """Format a duration in its two largest units, as in 1h 5m."""
     whole = max(0, round(seconds))
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
     first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)

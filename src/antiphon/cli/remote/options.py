@@ -14,7 +14,7 @@ from antiphon.errors import UsageError
 
 
 class ServerOptions(OptionGroup):
-    """Which server a command uses, if any."""
+    """Options that select a server."""
 
     base_url: Annotated[
         str | None,
@@ -30,7 +30,7 @@ class ServerOptions(OptionGroup):
     )
 
     def server(self) -> ServerAddress | None:
-        """Return the server that the command is to use; None if it is to compute in this process."""
+        """Return the server to use, or None to compute in this process."""
         if self.local and self.base_url is not None:
             raise UsageError("--local and --base-url exclude each other")
         if self.base_url is not None and not self.base_url.strip():

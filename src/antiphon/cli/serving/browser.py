@@ -11,9 +11,9 @@ from antiphon.server.page.address import PageAddress
 
 
 def open_page(address: PageAddress) -> None:
-    """Open it in the background; where no browser can be opened, print the address.
+    """Open the page in the background; print its address if no browser can be opened.
 
-    The admin key in the address is printed on a terminal only: other output may be kept by a log.
+    The admin key in the address is printed on a terminal only: other output may end up in a log.
     """
     threading.Thread(target=_open, args=(address,), name="browser", daemon=True).start()
 

@@ -20,7 +20,7 @@ def serve(**given: Any) -> None:
     Every option can also be set in a configuration file or an environment variable such as ANTIPHON_PORT; flags win.
     """
     started = time.monotonic()
-    environment.home()  # one that cannot be used is an error before anything starts
+    environment.home()  # raises if the folder is unusable, before anything starts
     from antiphon.cli.serving.browser import open_page
     from antiphon.runtime.loading.draft_reference import check_speculation
     from antiphon.server.apis.wyoming.listener import WyomingListener
@@ -57,4 +57,4 @@ def serve(**given: Any) -> None:
         if wyoming is None
         else WyomingListener(bind(wyoming.host, wyoming.port), wyoming.is_announced, table.listening_for_wyoming),
     )
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends by itself now
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is exiting: a further Ctrl-C must not interrupt it

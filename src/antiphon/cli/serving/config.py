@@ -1,4 +1,4 @@
-"""`antiphon config`: the settings that a server would have, and where each comes from."""
+"""`antiphon config`: the settings that a server would have, and the origin of each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from antiphon.cli.serving.flags import takes_server_options
 
 @takes_server_options
 def config(**given: Any) -> None:
-    """Print the settings that `antiphon serve` would have, as TOML, each with its origin: a flag, an environment
-    variable, the configuration file or the default. Takes the same options.
+    """Print the settings that `antiphon serve` would have, as TOML, each with its origin.
+
+    The origin is a flag, an environment variable, the configuration file or the default. Takes the same options.
     """
     from antiphon.server.serving.setup.settings import ServerSettings
 

@@ -1,4 +1,4 @@
-"""Flags for every option of a server, made from the table of options, for the commands that take them."""
+"""Flags for every option of a server, generated from the table of options, for the commands that take them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TYPES: dict[OptionKind, Any] = {
 
 
 def takes_server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that is called with keywords an argument for the models and a flag for every other option.
+    """Give a keyword-only command an argument for the models and a flag for every other server option.
 
-    What is not given arrives as None, so that the environment, the file and the defaults can follow.
+    Omitted options arrive as None, so that the environment, the file and the defaults can follow.
     """
     annotations: dict[str, Any] = {
         "models": Annotated[list[str] | None, typer.Argument(metavar="MODEL", help=MODELS.help)],

@@ -1,4 +1,4 @@
-"""`StartTable`: where the time and memory of a server's start went."""
+"""`StartTable`: seconds and memory of the steps of a server's start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartTable:
-    """Where the time and memory of the start went, printed when the last model is loaded or has failed."""
+    """Table of a start's seconds and memory, printed once the last model has loaded or failed."""
 
     def __init__(self, plan: LaunchPlan, started: float) -> None:
         self._plan = plan
@@ -63,7 +63,7 @@ class StartTable:
         return f"{time.monotonic() - self._started:.2f}"
 
     def text(self) -> str:
-        """The table, below it one line per model that is not loaded, the memory, and the address."""
+        """Return the table, a line per model that is not loaded, the memory, and the addresses."""
         rows = [*self._rows, ("KV cache", "reserved", "", _megabytes(self._plan.kv_bytes))]
         lines = list(aligned(rows, left={0, 1}))
         weights, cache = self._weight_bytes.pop(CPU, 0), self._plan.kv_bytes
@@ -79,7 +79,7 @@ class StartTable:
 
 
 def _megabytes(size: int) -> str:
-    """In the unit of --memory."""
+    """Format bytes in mebibytes, the unit of --memory."""
     return f"{size / (1 << 20):,.1f}" if size < 10 << 20 else f"{size / (1 << 20):,.0f}"
 
 

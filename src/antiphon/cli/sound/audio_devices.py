@@ -1,4 +1,4 @@
-"""Microphones and speakers, through PortAudio. What is missing is an error that says what to install."""
+"""Microphones and speakers, through PortAudio. Errors about missing parts say what to install."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ INSTEAD = {"input": "give a recording, or '-' for standard input", "output": "wr
 
 
 def audio_devices(kind: Literal["input", "output"], instead: str | None = None) -> Any:
-    """The package for audio devices, if there is a device of that kind; `instead` says how to do without one."""
+    """Return the package for audio devices; raise AudioError without a device of this kind.
+
+    `instead` names an alternative.
+    """
     name = NAMES[kind]
     try:
         sounddevice = import_dependency("sounddevice", f"the {name}", "microphone")

@@ -19,7 +19,7 @@ SPEECH_RATE = 16_000
 
 
 def transcribe_live(engine: Engine, name: str | None, wanted: dict[str, Any]) -> Transcript:
-    """Print final text, and on a terminal the part that may still change after it. Ctrl-C ends the recording."""
+    """Print final text and, on a terminal, the part after it that may still change. Ctrl-C ends the recording."""
     screen = _Screen()
     with engine.listen(screen.show, **wanted) as session:
         try:

@@ -25,7 +25,7 @@ MAX_WAV_BYTES = 0xFFFFFFFF
 def speak_remotely(
     context: typer.Context, server: ServerAddress, text: str, format_: str, pronunciations: dict[str, str]
 ) -> None:
-    """`antiphon speak`: speak the text."""
+    """Speak the text with a server's model, for `antiphon speak`."""
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, values = Client(server), given.every
@@ -60,7 +60,7 @@ def speak_remotely(
 
 
 def _unreadable(response: ServerResponse) -> str:
-    """What the server says of characters that it could not read."""
+    """Return a note on the characters that the server reports as unreadable."""
     count, runs = (response.header(name) or "" for name in UNREADABLE_HEADERS)
     return unreadable_note(int(count), [unquote(run) for run in runs.split(",")]) if count.isdecimal() else ""
 
@@ -72,7 +72,7 @@ def _check_type(server: ServerAddress, response: ServerResponse) -> None:
 
 
 def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None:
-    """`antiphon speak --voices`: list the voices of the model."""
+    """List the voices of a server's model, for `antiphon speak --voices`."""
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, model = Client(server), given.every["model"]
@@ -83,13 +83,13 @@ def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None
         raise ServerError(f"{client.address.url} does not list voices as Antiphon does")
     for voice in voices:
         if voice.get("same_as"):
-            continue  # another name of a voice
+            continue  # an alias of a listed voice
         name, language, gender = (str(voice.get(key) or "") for key in ("name", "language", "gender"))
         print(voice_line(name, language, gender, voice.get("aliases") or ()))
 
 
 class WavStart:
-    """The header of a WAV stream, which may arrive in pieces. `samples` tells the samples in what has arrived."""
+    """Parser of a WAV stream's header, which may arrive in pieces."""
 
     def __init__(self) -> None:
         self.header = b""
@@ -97,7 +97,7 @@ class WavStart:
         self.is_complete = False
 
     def push(self, data: bytes) -> bytes:
-        """Take further bytes; those that belong to the samples."""
+        """Take further bytes; return those that belong to the samples."""
         if self.is_complete:
             return data
         self.header += data
@@ -120,13 +120,13 @@ class WavStart:
         return b""
 
     def with_size(self, num_bytes: int) -> bytes:
-        """The header of that many bytes of samples, where a stream's does not know how many there are."""
+        """Return the header with the number of sample bytes, which a stream's own header does not know."""
         riff = struct.pack("<I", len(self.header) - 8 + num_bytes)
         return self.header[:4] + riff + self.header[8:-4] + struct.pack("<I", num_bytes)
 
 
 class _ReceivedSound(SinkGroup):
-    """The destinations of the bytes of a sound file."""
+    """Destinations of a sound file's bytes as they arrive: a file, a player, or both."""
 
     def __init__(self, output: str | None, plays: bool, is_wav: bool) -> None:
         super().__init__()
@@ -160,13 +160,13 @@ class _ReceivedSound(SinkGroup):
         self._player.write_bytes(samples)
 
     def write_size(self) -> None:
-        """State the number of samples in a WAV file that is complete."""
+        """Write the number of samples into the header of a complete WAV file."""
         wav = self._wav
         if self._file is not None and wav is not None and wav.is_complete and self.num_bytes <= MAX_WAV_BYTES:
             self._file.rewrite_start(wav.with_size(self._num_sample_bytes))
 
     def amount(self) -> str:
-        """Return how much sound there was, for people."""
+        """Describe the amount of sound received."""
         wav = self._wav
         if wav is None or not (wav.rate and wav.channels and wav.bits):
             return f"{self.num_bytes:,} bytes of sound"

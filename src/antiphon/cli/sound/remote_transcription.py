@@ -25,7 +25,7 @@ UPLOADS_AT_ONCE = 8
 
 @dataclass
 class _Upload:
-    """A recording that is transcribed in a thread, with the parts of its transcript; None is the last."""
+    """Recording transcribed in a thread. `parts` receives the parts of its transcript, then None."""
 
     name: str
     parts: SimpleQueue[str | None] = field(default_factory=SimpleQueue)
@@ -41,16 +41,16 @@ class _Upload:
 def transcribe_remotely(
     context: typer.Context, server: ServerAddress, names: list[str], destination: TranscriptOutput
 ) -> None:
-    """`antiphon transcribe`: transcripts are written in the order of the names, each as it is made.
+    """Write the transcripts in the order of the names, each as its parts arrive, for `antiphon transcribe`.
 
-    A recording that fails does not stop the others; what was printed of it stays.
+    A recording that fails does not stop the others; its printed part stays.
     """
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, values = Client(server), given.every
     path = "/v1/audio/translations" if values["translate"] else "/v1/audio/transcriptions"
     failures = 0
-    # In this thread, where Ctrl-C ends the reading.
+    # Read in this thread, where Ctrl-C interrupts the read.
     piped = sys.stdin.buffer.read() if "-" in names else b""
     request = TranscriptRequest(client, path, values["format_"], values["words"], _fields(given), piped)
     uploads = [_Upload(name) for name in names]
@@ -60,7 +60,7 @@ def transcribe_remotely(
         try:
             for index, upload in enumerate(uploads):
                 failures += not _write(index, upload, destination)
-        except BaseException:  # Ctrl-C: what waits is dropped, what runs is cut off
+        except BaseException:  # Ctrl-C: cancel waiting uploads, cut off running ones
             for upload in uploads:
                 if upload.ended is not None:
                     upload.ended.cancel()
@@ -71,7 +71,7 @@ def transcribe_remotely(
 
 
 def _write(index: int, upload: _Upload, destination: TranscriptOutput) -> bool:
-    """Write a transcript as its parts come, or into its file at the end; False if it failed."""
+    """Write a transcript as its parts arrive, or to its file at the end; return False if it failed."""
     assert upload.ended is not None
     parts: list[str] = []
     while (part := upload.parts.get()) is not None:
@@ -92,7 +92,7 @@ def _write(index: int, upload: _Upload, destination: TranscriptOutput) -> bool:
 
 
 def _fields(given: Given) -> list[tuple[str, str]]:
-    """The fields that the user gave: standard ones, and our own."""
+    """Return the form fields that the user gave: standard fields, and Antiphon's own."""
     fields = [("model", given.every["model"])]
     names = {"language": "language", "prompt": "prompt", "beams": "beam_size", "sequential": "sequential"}
     for name, value in given.select(names).items():

@@ -1,4 +1,4 @@
-"""Where spoken sound goes: a file, standard output, or a program that plays it. Nothing here needs torch."""
+"""Destinations of synthesized sound: a file, standard output, or a player program. This module needs no torch."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 FORMATS = ("wav", "mp3", "opus", "aac", "flac", "pcm")
 SUFFIXES = {f".{format_}": format_ for format_ in FORMATS} | {".ogg": "opus"}
-#: Programs that play 16-bit mono samples from standard input; {} is the sample rate.
+#: Commands that play 16-bit mono samples from standard input; {} is the sample rate.
 PLAYERS = (
     ("ffplay", "-loglevel", "error", "-nodisp", "-autoexit", "-f", "s16le", "-ar", "{}", "-ch_layout", "mono", "-"),
     ("aplay", "-q", "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", "{}", "-"),
     ("pacat", "--format=s16le", "--channels=1", "--rate={}"),
     ("play", "-q", "-t", "raw", "-e", "signed", "-b", "16", "-c", "1", "-r", "{}", "-"),
 )
-#: The most 16-bit samples whose size fits a WAV header; a longer file stays one of unknown length.
+#: Maximum number of 16-bit samples whose size fits a WAV header; longer files keep an unknown length.
 MAX_WAV_SAMPLES = (0xFFFFFFFF - 44) // 2
-#: What ffplay writes when it cannot open a sound device; its exit status is 0 then.
+#: Message of ffplay when it cannot open a sound device; its exit status is then 0.
 NO_DEVICE = "audio open failed"
 
 
 def sound_format(output: str | None, format_: str | None) -> str:
-    """The format to write: the one that is named, else the one that the file's suffix implies."""
+    """Return the sound format from `--format`, or else from the file's suffix."""
     if format_ is not None:
         if format_ not in FORMATS:
             raise UsageError(f"--format is {format_!r}; choose one of: {', '.join(FORMATS)}")
@@ -48,7 +48,7 @@ def sound_format(output: str | None, format_: str | None) -> str:
 
 
 def check_destination(output: str | None, play: bool) -> None:
-    """Reject a destination that cannot work, before any model is loaded."""
+    """Raise if the destination cannot work, before any model is loaded."""
     if play or output is None:
         _player()
     if output == "-" and sys.stdout.isatty():
@@ -61,17 +61,18 @@ def check_destination(output: str | None, play: bool) -> None:
 
 
 class SinkGroup:
-    """Destinations that are opened with the first sound, so that a failed request or an empty text leaves no file."""
+    """Destinations opened at the first sound, so that a failed request or an empty text leaves no file."""
 
     def __init__(self) -> None:
-        #: Each has `close`, which completes it, and `abandon`, which releases it after a failure and never raises.
+        #: Destinations with `close`, which completes them, and `abandon`, which releases them after a failure and never
+        #: raises.
         self._sinks: list[Any] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        """Complete every destination; after a failure only release them, so that the first error is the one shown."""
+        """Complete every destination. After a failure, only release them, so that the first error is reported."""
         while self._sinks:
             sink = self._sinks.pop(0)
             if failure is not None:
@@ -87,7 +88,7 @@ class SinkGroup:
 
 
 class OutputFile:
-    """The bytes of a file, or of standard output for '-'. An error names the file."""
+    """Output file, or standard output for '-'. Errors name the file."""
 
     def __init__(self, output: str) -> None:
         self._name = output
@@ -103,7 +104,7 @@ class OutputFile:
         self._try(self._stream.flush)
 
     def rewrite_start(self, data: bytes) -> None:
-        """Replace the first bytes, where the output is a file that can seek."""
+        """Replace the first bytes, if the output is a seekable file."""
         if self._name != "-" and self._stream.seekable():
             self._try(lambda: self._stream.seek(0))
             self.write(data)
@@ -126,7 +127,7 @@ class OutputFile:
 
 
 class EncodedFile:
-    """A file of encoded sound; a WAV file states its length once it is complete."""
+    """File of encoded sound; a WAV file's header gets its length on `close`."""
 
     def __init__(self, output: str, format_: str, rate: int) -> None:
         from antiphon.audio.encode import AudioEncoder
@@ -155,7 +156,7 @@ class EncodedFile:
 
 
 class Player:
-    """A program that plays samples. Its complaints are reported in one sentence if it fails."""
+    """Program that plays samples. If it fails, its last error line is reported."""
 
     def __init__(self, rate: int) -> None:
         command = [part.format(rate) for part in _player()]
@@ -180,7 +181,7 @@ class Player:
             raise self._failure() from None
 
     def close(self) -> None:
-        """Wait until everything has been played."""
+        """Wait until everything has been played; raise AudioError if the program failed."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -214,7 +215,7 @@ class Player:
 
 
 class Sinks(SinkGroup):
-    """The destinations of samples."""
+    """Destinations of samples: an encoded file, a player, or both."""
 
     def __init__(self, output: str | None, format_: str, play: bool) -> None:
         super().__init__()
@@ -233,7 +234,7 @@ class Sinks(SinkGroup):
 
 
 def _player() -> tuple[str, ...]:
-    """The command of the first program here that plays sound."""
+    """Return the command of the first installed program that plays sound."""
     found = next((player for player in PLAYERS if shutil.which(player[0])), None)
     if found is None:
         names = ", ".join(player[0] for player in PLAYERS)
@@ -245,13 +246,13 @@ def _player() -> tuple[str, ...]:
 
 
 def unreadable_note(count: int, runs: Sequence[str]) -> str:
-    """The end of a report on speech: which characters could not be read, if any."""
+    """Return the end of a report on speech that lists unreadable characters, or an empty string."""
     if not count:
         return ""
     return f"; {counted(count, 'character')} could not be read: {', '.join(runs[:8])}{', ...' if len(runs) > 8 else ''}"
 
 
 def voice_line(name: str, language: str, gender: str, aliases: Sequence[str]) -> str:
-    """A voice in a list, with its further names."""
+    """Format a voice and its aliases as a line of a list."""
     also = f"also {', '.join(aliases)}" if aliases else ""
     return f"{name:16} {language:6} {gender:8}{also}".rstrip()

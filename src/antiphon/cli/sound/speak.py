@@ -37,7 +37,7 @@ SoundFormat = Annotated[
 
 
 class SpokenVoice(OptionGroup):
-    """How a text is spoken; names are those of `SpeechOptions`."""
+    """Options for the voice of a text; names are those of `SpeechOptions`."""
 
     voice: Annotated[str | None, typer.Option(help="Voice, or a mixture such as af_bella:0.7+af_sky:0.3.")] = None
     speed: Annotated[float, typer.Option(help="Speaking rate, from 0.25 to 4.")] = 1.0
@@ -129,7 +129,7 @@ def _speak(
 
 
 def _check_options(model: str, wanted: dict[str, Any]) -> None:
-    """Reject options that no speech model takes, and a model or a voice of the catalog that does not fit."""
+    """Raise if no speech model takes the options, or if the catalog model or voice does not fit."""
     from antiphon.runtime.calls.speech_options import SpeechOptions
 
     with usage_errors():
@@ -140,7 +140,7 @@ def _check_options(model: str, wanted: dict[str, Any]) -> None:
 
 
 def _check_voice(voice: str, model: str) -> None:
-    """Reject a voice of another model of the catalog; what else may be wrong with it is found when it is used."""
+    """Raise UsageError for a voice of another catalog model; other errors of a voice are found when it is used."""
     from antiphon.runtime.voices.names import catalog_voices, models_with_voice
 
     own = catalog_voices(model)
@@ -151,7 +151,7 @@ def _check_voice(voice: str, model: str) -> None:
 
 
 def _list_voices(context: typer.Context, server: ServerAddress | None, model: str, offline: bool) -> None:
-    """List the voices of a model; the weights are loaded only if neither the catalog nor the file names have them."""
+    """List a model's voices; load its weights only if neither the catalog nor its file names have the voices."""
     if server is not None:
         from antiphon.cli.sound.remote_speech import print_voices_remotely
 
@@ -194,7 +194,7 @@ def _text(text: str | None, file: Path | None) -> str:
 
 
 def _lexicon(path: Path) -> dict[str, str]:
-    """Phonemes by word, from a file with one word and its phonemes per line; # begins a comment line."""
+    """Read phonemes by word, from a file with a word and its phonemes per line; # begins a comment line."""
     entries: dict[str, str] = {}
     for number, line in enumerate(read_text(path, f"cannot read the lexicon {path}").splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -206,7 +206,7 @@ def _lexicon(path: Path) -> dict[str, str]:
 
 
 def _report(stats: SpeechStats) -> str:
-    """What it cost, in one line."""
+    """Format a synthesis's statistics in a line."""
     skipped = unreadable_note(stats.num_skipped_characters, stats.skipped)
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "

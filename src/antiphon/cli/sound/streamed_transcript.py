@@ -1,4 +1,4 @@
-"""`TranscriptRequest`: a transcript from a server, in parts as they come, in the format of the command line."""
+"""`TranscriptRequest`: a server's transcript, in parts as they arrive, in the format of the command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from antiphon.cli.remote.client import Client, ServerError, ServerResponse
 from antiphon.cli.remote.events import AnswerEvents
 from antiphon.cli.remote.form import Form
 
-#: Statuses with which servers reject a field or a value that they do not know.
+#: Statuses with which servers reject an unknown field or value.
 REJECTED = (400, 422)
 SUBTITLES = ("srt", "vtt")
 
 
 @dataclass(frozen=True)
 class TranscriptRequest:
-    """What is asked for each recording. `fields` are those of the form, without formats; `piped` is standard input."""
+    """Request for the transcript of a recording.
+
+    `fields` are the form's, without formats; `piped` is standard input.
+    """
 
     client: Client
     path: str
@@ -31,9 +34,9 @@ class TranscriptRequest:
     piped: bytes = b""
 
     def transcribe(self, name: str, put: Callable[[str], None]) -> float:
-        """Give `put` the transcript in parts that joined are what the embedded command writes. Returns the seconds.
+        """Pass the transcript to `put` in parts that join to the embedded command's output; return the seconds.
 
-        A server that rejects `stream` is asked again without it.
+        If a server rejects `stream`, the request is repeated without it.
         """
         started = time.perf_counter()
         try:
@@ -88,7 +91,7 @@ class TranscriptRequest:
         if content is None:
             if not events.is_done:
                 raise ServerError(f"{self.client.address.url} ended its stream before the transcript was complete")
-            content = {"text": text}  # as of vLLM, which has no such event
+            content = {"text": text}  # vLLM sends no such event
         if "json" in self.format:
             whole = self._rendered(content)
         else:
@@ -96,7 +99,7 @@ class TranscriptRequest:
         _put_more(_closed(whole), written, put)
 
     def _read_whole(self, response: ServerResponse, put: Callable[[str], None]) -> None:
-        """An answer of a server that does not stream, or not this model."""
+        """Read the answer of a server that does not stream at all, or not for this model."""
         if "json" in self.format:
             text = self._rendered(response.json())
         elif self.words or (response.content_type == "application/json" and not self._is_plain):
@@ -112,7 +115,7 @@ class TranscriptRequest:
         return json.dumps(content, ensure_ascii=False, indent=2 if len(content) > 1 else None)
 
     def _subtitles(self, content: Any) -> str:
-        """The segments as subtitles, or the times of words, from verbose JSON."""
+        """Render verbose JSON's segments as subtitles, or its words with their times."""
         from antiphon.runtime.calls.transcript import Segment, Word
         from antiphon.runtime.transcription.captions import WORD_FORMATS, srt, vtt
 
@@ -128,14 +131,14 @@ class TranscriptRequest:
 
 
 def _put_more(whole: str, written: str, put: Callable[[str], None]) -> str:
-    """Put what follows the part that was written, and return both."""
+    """Put the text after the written part, and return the whole text."""
     if len(whole) > len(written):
         put(whole[len(written) :])
     return whole
 
 
 def _delta(event: dict[str, Any]) -> str:
-    """The text that an event adds, in OpenAI's form or vLLM's."""
+    """Return the text that an event adds, in OpenAI's format or vLLM's."""
     choices = event.get("choices")
     text = choices[0].get("delta", {}).get("content") if choices else event.get("delta")
     return text if isinstance(text, str) else ""

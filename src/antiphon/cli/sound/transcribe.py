@@ -33,7 +33,7 @@ Quantize = Annotated[
 
 
 class WantedText(OptionGroup):
-    """What the text of a recording is to be; names are those of `TranscriptionOptions`."""
+    """Options for the text of a recording; names are those of `TranscriptionOptions`."""
 
     language: Annotated[str | None, typer.Option(help="Language code or name; detected if omitted.")] = None
     translate: Annotated[bool, typer.Option("--translate", help="Translate to English.")] = False
@@ -99,7 +99,7 @@ def transcribe(
     from antiphon.cli.local.session import engine_for, load
 
     if live and not names:
-        audio_devices("input")  # an absent microphone is an error before the model is loaded
+        audio_devices("input")  # a missing microphone is an error before the model is loaded
     loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
     with engine_for(loaded, kv_memory, None, speculate=speculate, trace=trace) as engine:
         if live:
@@ -113,7 +113,7 @@ def transcribe(
 def _check_usage(
     names: list[str], format_: str, words: bool, live: bool, output: Path | None, speculate: Speculation | None
 ) -> None:
-    """Reject options that do not go together, and recordings that are not there."""
+    """Raise for options that contradict each other, and for missing recordings."""
     if format_ not in FORMATS:
         raise UsageError(f"--format is {format_!r}; choose one of: {', '.join(FORMATS)}")
     if not names and not live:
@@ -138,7 +138,10 @@ def _check_usage(
 def _files(
     engine: Engine, names: list[str], format_: str, destination: TranscriptOutput, wanted: dict[str, Any]
 ) -> None:
-    """All recordings at once; results in the order of the names. A recording that fails does not stop the others."""
+    """Transcribe all recordings at once; write results in the order of the names.
+
+    A failed recording does not stop the rest.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from antiphon.runtime.transcription.captions import render
@@ -162,7 +165,7 @@ def _files(
                     continue
                 written = "" if path is None else f" -> {path}"
                 print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
-        except BaseException:  # Ctrl-C, or output that cannot be written: what waits is dropped, what runs is ended
+        except BaseException:  # Ctrl-C or unwritable output: drop waiting recordings, end running ones
             pool.shutdown(wait=False, cancel_futures=True)
             engine.close()
             raise
@@ -192,7 +195,7 @@ def _report(transcript: Transcript) -> str:
 
 
 class _Progress:
-    """The progress of each recording: a bar each on a terminal, nothing elsewhere."""
+    """Progress of the recordings: a bar each on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Any] = {}

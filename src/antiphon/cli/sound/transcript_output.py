@@ -1,4 +1,4 @@
-"""Where transcripts go: to standard output, or into a folder with one file for each recording."""
+"""Destinations of transcripts: standard output, or a folder with a file per recording."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SUFFIXES = {"text": "txt", "verbose_json": "json"}
 
 
 def file_names(recordings: Sequence[str], suffix: str) -> list[str]:
-    """A name for each recording's transcript, no two alike: its own stem, numbered from 2 where stems are the same.
+    """Return a unique file name per recording's transcript: the recording's stem, numbered from 2 if repeated.
 
-    The names follow from the command line alone, so that the same command writes the same files again. They differ in
+    The names depend on the command line alone, so that the same command writes the same files again. They differ in
     more than case, since some file systems ignore it.
     """
     stems = ["stdin" if name == "-" else Path(name).stem for name in recordings]
@@ -39,20 +39,20 @@ def file_names(recordings: Sequence[str], suffix: str) -> list[str]:
 
 
 def report_failures(failures: int, count: int) -> NoReturn:
-    """End a command of which so many recordings failed."""
+    """Exit with status 1, after a line with the number of failed recordings if there were several."""
     if count > 1:
         print(f"antiphon: {failures} of {counted(count, 'recording')} failed", file=sys.stderr)
     raise typer.Exit(1)
 
 
 class TranscriptOutput:
-    """Takes the transcript of each recording, by its position on the command line."""
+    """Writer of the recordings' transcripts, by their index on the command line."""
 
     def __init__(self, recordings: Sequence[str], format_: str, folder: Path | None) -> None:
-        """The folder is created here, so that one that cannot be is an error before any work."""
+        """Create the folder, so that a folder that cannot be used is an error before any work."""
         self._recordings = list(recordings)
         self._paths: list[Path] | None = None
-        self._printed: int | None = None  # the recording whose transcript was printed last
+        self._printed: int | None = None  # index of the recording whose transcript was printed last
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -63,9 +63,9 @@ class TranscriptOutput:
             self._paths = [folder / name for name in file_names(recordings, SUFFIXES.get(format_, format_))]
 
     def write(self, index: int, text: str) -> Path | None:
-        """Write or print one transcript; the file it went to, or None for standard output.
+        """Write or print a transcript; return its file, or None for standard output.
 
-        A file from an earlier run is replaced, one of this run never.
+        A file from an earlier run is replaced, a file from this run never.
         """
         if self._paths is not None:
             path = self._paths[index]
@@ -78,11 +78,11 @@ class TranscriptOutput:
 
     @property
     def is_printed(self) -> bool:
-        """Whether transcripts go to standard output, which can take them in parts."""
+        """Whether transcripts go to standard output, which accepts them in parts."""
         return self._paths is None
 
     def print_part(self, index: int, text: str) -> None:
-        """Print more of one transcript, after those of the recordings before it."""
+        """Print more of a transcript, after those of the recordings before it."""
         if len(self._recordings) > 1 and index != self._printed:
             print(f"==> {self._recordings[index]} <==")
         self._printed = index

@@ -24,7 +24,7 @@ INSTRUCTIONS = (
     "You are a helpful assistant in a spoken conversation. Answer in one or two short sentences of plain words, "
     "without lists, code or markup."
 )
-#: Options that apply to a server too; the others concern models that are loaded here.
+#: Options that also apply to a server; the others concern models loaded in this process.
 REMOTE = (
     "model", "transcription_model", "voice", "instructions", "language", "turn_detection", "eagerness", "push_to_talk",
     "input_", "output", "waterfall", "max_tokens", "temperature",
@@ -83,7 +83,7 @@ def talk(
 
 
 def _recording(path: Path) -> Floats:
-    """The recording's samples at 16 kHz."""
+    """Return the recording's samples at 16 kHz."""
     if not path.is_file():
         raise InvalidRequestError(f"there is no file {path}")
     from antiphon.audio.decode import decode
@@ -118,7 +118,7 @@ def _settings(turns: flags.TurnOptions, voices: flags.ReplyOptions, sampling: di
 
 
 def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, LoadedModel]:
-    """By task. Transcription is int8, as on a server."""
+    """Load the models by task; transcription models in int8, as on a server."""
     from antiphon.cli.chat_models.embedded import EmbeddedModel
     from antiphon.cli.local.session import load
 
@@ -141,7 +141,7 @@ async def _with_engine(
 
     voices = loaded["synthesize"].voices
     if voices is not None:
-        voices.parse(settings.voice)  # an unknown one is an error with the names
+        voices.parse(settings.voice)  # raises for an unknown voice, with the names of all voices
     async with AsyncEngine(*loaded.values(), policy="priority", **for_engine) as engine:
         services = EngineVoice(engine, loaded["generate"], loaded["transcribe"].name, loaded["synthesize"].name)
         await services.warm_up(settings)
@@ -165,7 +165,7 @@ async def _with_server(server: ServerAddress, setup: Setup, settings: VoiceSetti
 
 
 def wire_session(settings: VoiceSettings) -> dict[str, Any]:
-    """The settings as a session of the Realtime API. OpenAI's names stand for the server's default models."""
+    """Convert settings to a session of the Realtime API. OpenAI's model names select the server's default models."""
     detection: dict[str, Any] | None = {"type": str(settings.turns.detection)}
     match settings.turns.detection:
         case "manual":

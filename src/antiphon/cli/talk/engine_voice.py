@@ -1,4 +1,4 @@
-"""`EngineVoice`: what a voice session needs, over an engine in this process."""
+"""`EngineVoice`: services of a voice session, over an engine in this process."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from antiphon.text.tool_calls.output_parser import Content, OutputParser, Piece
 
 
 class EngineVoice:
-    """Three models that are loaded already. Names of models in a session's settings are not looked at.
+    """Voice services over three loaded models; model names in a session's settings are ignored.
 
-    Reasoning is turned off, since it would be silence; what a model reasons all the same is left out.
+    Reasoning is turned off, since it would be silence; reasoning that a model generates anyway is left out.
     """
 
     def __init__(self, engine: AsyncEngine, chat: LoadedModel, transcription: str, speech: str) -> None:
@@ -43,7 +43,7 @@ class EngineVoice:
         self._speech = speech
 
     async def warm_up(self, settings: VoiceSettings) -> None:
-        """Use each model once, so that the first turn does not wait for what is made on first use."""
+        """Use each model once, so that the first turn does not wait for lazy initialisation."""
         hearing = await self.hear(HearingOptions(settings.turns, settings.transcription), None)
         hearing.close()
         if settings.turns.detection is TurnDetection.SEMANTIC_VAD:
@@ -84,7 +84,7 @@ class EngineVoice:
             finally:
                 stream.close()
         except EngineError:
-            pass  # the answer itself will say so
+            pass  # the answer itself will report it
 
     async def speak(self, settings: VoiceSettings) -> StreamingSynthesis:
         options = dict(voice=settings.voice, speed=settings.speed, paced=True, priority=Priority.HIGH)
@@ -102,11 +102,10 @@ class EngineVoice:
 
     @property
     def _context(self) -> int:
-        """Tokens of the model's context."""
         return self._chat.causal_lm().max_positions
 
     async def _fitting_prompt(self, items: Sequence[Item], settings: VoiceSettings) -> ChatPrompt:
-        """Without as few of the oldest turns as leave room for an answer."""
+        """Build the prompt without the oldest turns that leave no room for an answer."""
         limit = self._context - room_for_answer(settings.token_limit, self._context)
 
         async def prepare(some: Sequence[Item]) -> ChatPrompt | None:
@@ -123,7 +122,7 @@ class EngineVoice:
     def _prompt(
         self, items: Sequence[Item], settings: VoiceSettings, max_tokens: int, *, is_open: bool = False
     ) -> ChatPrompt:
-        """Blocking. One that is open ends with the last message, which may go on."""
+        """Build a prompt; blocking. An open prompt ends with the last message, which may continue."""
         template = self._chat.chat_template
         assert template is not None
         make = partial(template.prompt, add_generation_prompt=not is_open, max_tokens=max_tokens)
@@ -132,7 +131,7 @@ class EngineVoice:
 
 
 class EngineAnswer:
-    """An answer of the chat model. `close` aborts its request."""
+    """Answer of the chat model. `close` aborts its request."""
 
     def __init__(self, stream: AsyncStream, parser: OutputParser, prompt_tokens: int) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The options of `antiphon talk` that no other command has."""
+"""Options that only `antiphon talk` has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPEECH_MODEL = speak.DEFAULT_MODEL
 
 
 class TurnOptions(OptionGroup):
-    """Where sound comes from and goes to, and what ends a turn."""
+    """Options for the sound's source and destination, and for the end of a turn."""
 
     input_: Annotated[
         Path | None,
@@ -52,7 +52,7 @@ class TurnOptions(OptionGroup):
     ] = None
 
     def check(self) -> None:
-        """Reject options that do not go together, and an output that cannot be written."""
+        """Raise for options that contradict each other, and for an output that cannot be written."""
         if self.push_to_talk and (self.turn_detection or self.eagerness):
             raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
         if self.eagerness and self.turn_detection == "server_vad":
@@ -64,7 +64,7 @@ class TurnOptions(OptionGroup):
 
 
 class ReplyOptions(OptionGroup):
-    """The models, and how they answer."""
+    """Options for the models, the voice and the instructions."""
 
     model: Annotated[str | None, model_option("--model", f"Chat model. Default: {CHAT_MODEL}, or the server's.")] = None
     transcription_model: Annotated[

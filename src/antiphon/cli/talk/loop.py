@@ -1,4 +1,4 @@
-"""`Talk`: sound goes to a voice session, and what comes back is shown and played."""
+"""`Talk`: a conversation in which sound goes to a voice session, and the session's events are shown and played."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from antiphon.runtime.voice.events import (
     UserSpeechStarted,
 )
 
-#: How much sound goes to the session at a time.
+#: Seconds of sound per block that is sent to the session.
 BLOCK_SECONDS = 0.02
 BLOCK = round(BLOCK_SECONDS * SPEECH_RATE)
-#: Silence after a recording, at least.
+#: Minimum seconds of silence after a recording.
 TRAILING_SECONDS = 1.0
 EMPTY = "input_audio_buffer_commit_empty"
 
 
 class Session(Protocol):
-    """A `VoiceSession`, or one in a server. Commands return at once."""
+    """Interface of a `VoiceSession`, in this process or on a server. Commands return at once."""
 
     def __aiter__(self) -> AsyncIterator[SessionEvent]: ...
 
@@ -49,9 +49,9 @@ class Session(Protocol):
 
 
 class Talk:
-    """One conversation. `follow` must run beside everything else; `failure` is the first error it met.
+    """Conversation. `follow` must run as a task; `failure` is the first error that it received.
 
-    If it `is_manual`, `ask` ends the person's turns.
+    In a manual conversation, `ask` ends the person's turns.
     """
 
     def __init__(self, session: Session, output: AnswerOutput, screen: Screen, is_manual: bool = False) -> None:
@@ -61,7 +61,7 @@ class Talk:
         self._is_manual = is_manual
         self._progress = ConversationProgress()
         self._changed = asyncio.Event()
-        self._is_last_commit = False  # that of `finish` is under way
+        self._is_last_commit = False  # the commit of `_say_nothing` is under way
         self._last_item: str | None = None
         self.failure: str | None = None
         self.has_ended = asyncio.Event()
@@ -69,7 +69,7 @@ class Talk:
     # -- what comes back ----------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Show and play what the session emits, until it ends."""
+        """Show and play the session's events until it ends."""
         async for event in self._session:
             self._take(event)
         self.has_ended.set()
@@ -105,12 +105,15 @@ class Talk:
         self._changed.set()
 
     def _drop_request(self) -> None:
-        """Nothing was said that could be answered."""
+        """Cancel the requested answer: no speech was heard."""
         self._session.cancel()
         self._screen.line("(nothing was heard)")
 
     def _stop_playing(self) -> bool:
-        """Stop the answer that is being played; the conversation keeps what was heard of it."""
+        """Stop the answer being played; return False if there is none.
+
+        The conversation keeps only the part that was heard.
+        """
         played = self._output.stop()
         if played is not None:
             self._screen.interrupted()
@@ -125,32 +128,32 @@ class Talk:
     # -- what goes in -------------------------------------------------------------------------------------------
 
     def hear(self, samples: Floats) -> None:
-        """Sound of the microphone."""
+        """Take sound of the microphone."""
         self._output.hear(samples)
         self._session.push(samples)
 
     def ask(self) -> None:
-        """The person has said what they wanted to say: answer it."""
+        """End the person's turn and request an answer."""
         self._session.commit()
         self._session.respond()
 
     def interrupt(self) -> bool:
-        """Stop the answer; False if there is none."""
+        """Stop the answer; return False if there is none."""
         is_made = self._progress.is_answering
         if is_made:
             self._session.cancel()
         return self._stop_playing() or is_made
 
     async def answered(self) -> None:
-        """Wait until everything that was said has been answered, and the answer has been played."""
+        """Wait until everything said has been answered and the answers have been played."""
         await self._until(lambda: self._progress.is_idle)
         while self._output.is_playing and not self.has_ended.is_set():
             await asyncio.sleep(BLOCK_SECONDS)
 
     async def recording(self, samples: Floats) -> None:
-        """Say a recording in real time, and return when everything in it has been answered.
+        """Send a recording in real time; return once all of it has been answered.
 
-        In a manual conversation it is one turn. Raises if nothing was understood, or if something failed.
+        In a manual conversation, it is a single turn. Raises if no speech was heard, or after a failure.
         """
         paced = _Pace()
         for start in range(0, len(samples), BLOCK):
@@ -169,8 +172,9 @@ class Talk:
             raise AudioError("no speech was heard in the recording")
 
     async def _say_nothing(self, paced: _Pace) -> None:
-        """Silence until all has been answered. At last a commit shows that nothing is left that was not heard yet:
-        a server may still have been loading a model.
+        """Send silence until everything has been answered, then commit the rest.
+
+        The commit makes sure that no sound is left unheard: a server may still have been loading a model.
         """
         seconds = 0.0
         while not (self._progress.is_idle and seconds >= TRAILING_SECONDS) and not self.has_ended.is_set():
@@ -183,7 +187,7 @@ class Talk:
 
 
 class _Pace:
-    """Blocks of sound by the clock: each `wait` ends one block after the last one did, or at once if that is past."""
+    """Clock of sound blocks: each `wait` ends a block's length after the last one, or at once if it is late."""
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time

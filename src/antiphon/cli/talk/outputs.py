@@ -1,4 +1,4 @@
-"""Where answers are played: a speaker, or a recording at the positions where a speaker would have played them."""
+"""Destinations of answers: a speaker, or a recording with the answers at the times when a speaker would play them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from antiphon.cli.sound.audio_devices import audio_devices
 from antiphon.cli.sound.sound_output import OutputFile
 from antiphon.errors import AudioError
 
-#: Of the recording that `FileOutput` writes, and of what the speaker plays.
+#: Samples per second of `FileOutput`'s recording and of the speaker.
 RATE = 24_000
 
 
 @dataclass(frozen=True)
 class Played:
-    """How much of a message's sound had been heard when it was stopped."""
+    """Part of a message's sound that had been heard when it was stopped."""
 
     item_id: str
     milliseconds: int
@@ -33,16 +33,16 @@ class Played:
 
 class AnswerOutput(Protocol):
     def begin(self) -> None:
-        """The conversation begins now."""
+        """Start the conversation's clock."""
 
     def hear(self, samples: Floats) -> None:
-        """What the person says (16 kHz), in order and without gaps."""
+        """Take the person's sound (16 kHz), in order and without gaps."""
 
     def play(self, item_id: str, samples: Floats, rate: int) -> None:
-        """More of a message's sound, after what is being played."""
+        """Queue more of a message's sound, after the sound being played."""
 
     def stop(self) -> Played | None:
-        """Play nothing more; None if all had been played already."""
+        """Stop and return the part that was heard; return None if everything had been played."""
 
     @property
     def is_playing(self) -> bool: ...
@@ -51,17 +51,17 @@ class AnswerOutput(Protocol):
 
 
 class FileOutput:
-    """A stereo WAV file of the conversation: the person on the left, answers on the right, as they would be played."""
+    """Stereo WAV file of the conversation: the person on the left, answers on the right, as they would be played."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self._file = OutputFile(str(path))
         self._clock = clock
         self._start: float | None = None
         self._heard: list[Floats] = []
-        self._said: list[tuple[int, Floats]] = []  # with the sample that each begins at
-        self._end = 0  # of what is to be played
-        self._item: str | None = None  # the message that was played last
-        self._lengths: dict[str, int] = {}  # in samples, by message
+        self._said: list[tuple[int, Floats]] = []  # each with its first sample's index
+        self._end = 0  # index after the last sample to be played
+        self._item: str | None = None  # the message played last
+        self._lengths: dict[str, int] = {}  # samples by message
         self._rates: dict[str, Resampler] = {}
 
     @property
@@ -101,7 +101,6 @@ class FileOutput:
         return Played(self._item, max(0, self._lengths[self._item]) * 1000 // RATE)
 
     def close(self) -> None:
-        """Write the file."""
         heard = np.concatenate([np.zeros(0, np.float32), *self._heard])
         left = resample(heard, SPEECH_RATE, RATE)
         sound = np.zeros((max(len(left), self._end), 2), np.float32)
@@ -114,14 +113,14 @@ class FileOutput:
 
 
 class SpeakerOutput:
-    """The default speaker. `stop` takes effect within a block of some milliseconds."""
+    """Default speaker. `stop` takes effect within a block of some milliseconds."""
 
     def __init__(self) -> None:
         sounddevice = audio_devices("output")
         self._lock = threading.Lock()
         self._waiting: deque[tuple[str, Floats]] = deque()
         self._item: str | None = None
-        self._num_played = 0  # samples of the item
+        self._num_played = 0  # samples of the current item
         self._rates: dict[str, Resampler] = {}
         try:
             self._stream = sounddevice.OutputStream(
@@ -153,11 +152,11 @@ class SpeakerOutput:
             item_id = self._waiting[0][0]
             self._waiting.clear()
             played = self._num_played if item_id == self._item else 0
-        delay = round(float(self._stream.latency) * RATE)  # what the device holds is not heard yet
+        delay = round(float(self._stream.latency) * RATE)  # sound in the device's buffer is not heard yet
         return Played(item_id, max(0, played - delay) * 1000 // RATE)
 
     def _fill(self, block: Any, frames: int, *_: Any) -> None:
-        """Called by the device's thread for the next samples."""
+        """Fill a block with the next samples; called on the device's thread."""
         filled = 0
         with self._lock:
             while filled < frames and self._waiting:

@@ -1,4 +1,4 @@
-"""`ConversationProgress`: what of a conversation is going on, by its events."""
+"""`ConversationProgress`: turns and responses in progress, derived from a conversation's events."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from antiphon.runtime.voice.events import (
 
 
 class ConversationProgress:
-    """`is_idle` once everything that was said so far has been understood and answered."""
+    """State of a conversation. `is_idle` is True once everything said so far has been understood and answered."""
 
     def __init__(self) -> None:
-        self._open: set[str] = set()  # turns that go on
-        self._committed: set[str] = set()  # turns that have ended
-        self._unheard: set[str] = set()  # of them, those whose transcript is being made
-        self._answered: set[str] = set()  # those that a response has begun for
-        self._owed: set[str] = set()  # those that were understood and wait for a response
+        self._open: set[str] = set()  # turns in progress
+        self._committed: set[str] = set()  # ended turns
+        self._unheard: set[str] = set()  # ended turns without a transcript so far
+        self._answered: set[str] = set()  # turns that a response has begun for
+        self._owed: set[str] = set()  # understood turns that wait for a response
         self._responses: set[str] = set()  # in progress
-        #: Turns that words were heard in.
+        #: Number of turns with recognised words.
         self.num_turns = 0
-        #: Responses that have ended.
+        #: Number of ended responses.
         self.num_responses = 0
 
     @property
@@ -38,7 +38,7 @@ class ConversationProgress:
         return bool(self._responses)
 
     def is_owed(self, item_id: str) -> bool:
-        """Whether a turn that was understood still waits for a response."""
+        """Return whether an understood turn still waits for a response."""
         return item_id in self._owed
 
     def take(self, event: SessionEvent) -> None:

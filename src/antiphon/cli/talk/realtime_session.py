@@ -30,7 +30,10 @@ WATERFALL = "antiphon.waterfall"
 
 
 class RealtimeSession:
-    """Commands return at once; events are read by iterating over the session, which ends when the server closes it."""
+    """Voice session on a server.
+
+    Commands return at once; iteration yields events until the server closes the session.
+    """
 
     def __init__(self, server: ServerAddress, connection: ClientConnection) -> None:
         self._server = server
@@ -41,7 +44,7 @@ class RealtimeSession:
 
     @classmethod
     async def open(cls, server: ServerAddress, model: str, session: Mapping[str, Any]) -> RealtimeSession:
-        """A session whose settings the server has accepted. Raises `ServerError`."""
+        """Open a session and wait until the server has accepted its settings; raise `ServerError` otherwise."""
         opened = cls(server, await _connected(server, model))
         try:
             opened._put("session.update", session=dict(session))
@@ -87,7 +90,7 @@ class RealtimeSession:
             while True:
                 await self._connection.send(await self._commands.get())
         except ConnectionClosed:
-            pass  # the reader says so
+            pass  # the reader reports it
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ class RealtimeSession:
                 return
 
     async def _read(self) -> dict[str, Any] | None:
-        """The next event of the wire; None at the end."""
+        """Return the next wire event, or None at the end."""
         try:
             data = await self._connection.recv()
         except ConnectionClosed as closed:
@@ -155,7 +158,7 @@ async def _connected(server: ServerAddress, model: str) -> ClientConnection:
 
 
 def session_event(wire: Mapping[str, Any]) -> SessionEvent | None:
-    """An event of the wire as a voice session emits it; None for those that say nothing to a listener."""
+    """Convert a wire event to a voice session's event; None for events that a listener does not need."""
     item_id = wire.get("item_id") or ""
     match wire["type"]:
         case "input_audio_buffer.speech_started":
@@ -206,7 +209,7 @@ def _response(wire: Mapping[str, Any]) -> ResponseState:
 
 
 def _messages(wire: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
-    """The spoken messages among a response's output."""
+    """Yield the spoken messages among a response's output."""
     for item in wire:
         if item.get("type") == "message":
             parts = tuple(SoundPart(_text(part, "transcript")) for part in item.get("content") or ())
@@ -214,7 +217,7 @@ def _messages(wire: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
 
 
 def _waterfall(metadata: Mapping[str, str] | None) -> Waterfall:
-    """The marks that this server adds to a response; other servers add none."""
+    """Return the marks that an Antiphon server adds to a response; other servers add none."""
     marks = json.loads((metadata or {}).get(WATERFALL, "{}"))
     known = {name: at / 1000 for name, at in marks.items() if name in Waterfall.__dataclass_fields__}
     return Waterfall(**known)

@@ -1,4 +1,4 @@
-"""How a conversation runs: with a recording, a microphone, or a key that begins and ends turns."""
+"""Conversations with a recording, with a microphone, or with a key that begins and ends turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START, STOP = "Press Enter to speak.", "Listening; press Enter when you are done
 
 @dataclass(frozen=True)
 class Setup:
-    """Where sound comes from and goes to: None for the microphone and the speaker."""
+    """Source and destination of sound: None for the microphone and the speaker."""
 
     recording: Floats | None
     output: Path | None
@@ -39,7 +39,7 @@ class Setup:
         return self.recording is None and self.output is None and not self.is_manual
 
     def check_devices(self) -> None:
-        """Raises for what is missing, before a model is loaded."""
+        """Raise AudioError for a missing device, before a model is loaded."""
         if self.recording is None:
             audio_devices("input", NO_MICROPHONE)
         if self.output is None:
@@ -47,7 +47,7 @@ class Setup:
 
 
 async def converse(session: Session, setup: Setup) -> None:
-    """Until the recording has been answered, or the person ends it."""
+    """Hold a conversation until its recording has been answered or the person ends it."""
     clock = asyncio.get_running_loop().time
     output: AnswerOutput = SpeakerOutput() if setup.output is None else FileOutput(setup.output, clock)
     screen = Screen(setup.shows_waterfall)
@@ -86,7 +86,7 @@ async def _run(talk: Talk, setup: Setup, screen: Screen, output: AnswerOutput) -
 
 @contextmanager
 def _interrupts(stop: Callable[[], bool], work: asyncio.Task[None]) -> Iterator[None]:
-    """Ctrl-C stops an answer; when there is none, it ends the work."""
+    """Make Ctrl-C stop the answer, or end the work if there is no answer."""
     loop = asyncio.get_running_loop()
 
     def take() -> None:
@@ -106,7 +106,7 @@ def _interrupts(stop: Callable[[], bool], work: asyncio.Task[None]) -> Iterator[
 
 @contextmanager
 def _microphone(take: Callable[[Floats], None]) -> Iterator[None]:
-    """`take` gets the microphone's sound in blocks, in the event loop."""
+    """Pass the microphone's sound to `take` in blocks, in the event loop."""
     sounddevice, loop = audio_devices("input", NO_MICROPHONE), asyncio.get_running_loop()
 
     def hear(block: Floats, *_: object) -> None:
@@ -131,7 +131,7 @@ async def _hands_free(talk: Talk, screen: Screen) -> None:
 
 
 async def _push_to_talk(talk: Talk, screen: Screen) -> None:
-    """Enter begins a turn and, pressed again, ends it; the end of standard input ends the conversation."""
+    """Begin a turn on Enter and end it on the next Enter; end the conversation with standard input."""
     is_recording = False
     lines = _lines()
 
@@ -153,11 +153,11 @@ async def _push_to_talk(talk: Talk, screen: Screen) -> None:
 
 
 def _lines() -> asyncio.Queue[bool]:
-    """True for each line of standard input, False at its end."""
+    """Return a queue that receives True for each line of standard input, and False at its end."""
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bool]()
 
     def read() -> None:
-        # Not `sys.stdin`: its lock would be held when the program ends.
+        # Not `sys.stdin`: the thread would hold its lock when the program exits.
         with suppress(OSError, RuntimeError):  # the loop is closed
             while data := os.read(sys.stdin.fileno(), 4096):
                 for _ in range(data.count(b"\n")):

@@ -1,4 +1,4 @@
-"""`Screen`: a conversation as it goes on, in the terminal or as plain lines."""
+"""`Screen`: a running conversation, in the terminal or as plain lines."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 class Screen:
-    """On a terminal, what is heard and said is shown as it comes; elsewhere each turn is a line once it is complete.
+    """Display of a conversation. A terminal shows text as it arrives; other outputs get a line per complete turn.
 
-    Of an answer that was interrupted, a line has what was heard. Errors go to standard error.
+    The line of an interrupted answer has only the part that was heard. Errors go to standard error.
     """
 
     def __init__(self, shows_waterfall: bool = False, stream: TextIO | None = None) -> None:
         self._stream = sys.stdout if stream is None else stream
         self._is_terminal = self._stream.isatty()
         self._shows_waterfall = shows_waterfall
-        self._heard: dict[str, str] = {}  # of turns that go on
+        self._heard: dict[str, str] = {}  # transcripts of turns in progress
         self._answer = ""
         self._is_answering = False
         self._is_interrupted = False
@@ -70,12 +70,12 @@ class Screen:
                 self.error(event.message)
 
     def line(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line that stays."""
         self._erase()
         self._write(f"{text}\n")
 
     def hint(self, text: str) -> None:
-        """On a terminal, what can be done now, until something else is shown."""
+        """Show a hint on a terminal until other text replaces it."""
         self._live(text)
 
     def error(self, message: str) -> None:
@@ -83,7 +83,7 @@ class Screen:
         print(f"antiphon: {message}", file=sys.stderr, flush=True)
 
     def interrupted(self) -> None:
-        """The person does not hear the rest of the answer."""
+        """Mark the answer as interrupted: the person does not hear the rest of it."""
         if not self._is_answering:
             self.line(INTERRUPTED)
         self._is_interrupted = True
@@ -126,7 +126,7 @@ class Screen:
     # -- the terminal -------------------------------------------------------------------------------------------
 
     def _live(self, text: str) -> None:
-        """Show a line that the next one replaces; its end, if it is longer than the terminal is wide."""
+        """Show a line that the next one replaces; only its end, if it is wider than the terminal."""
         if not self._is_terminal or self._is_answering:
             return
         columns = shutil.get_terminal_size().columns - 1
@@ -144,12 +144,12 @@ class Screen:
 
 
 def _heard(response: ResponseState) -> str:
-    """What was heard of an answer that was interrupted."""
+    """Return the part of an interrupted answer that was heard."""
     return " ".join(item.text for item in response.output if isinstance(item, Message))
 
 
 def time_lines(waterfall: Waterfall, is_whole: bool = False) -> list[str]:
-    """The latency of a turn and, if `is_whole`, its marks; those that delayed the first sound have a star."""
+    """Return a turn's latency and, if `is_whole`, its marks; a star marks those that delayed the first sound."""
     marks = waterfall.milliseconds()
     if "first_sound" not in marks:
         return []

@@ -1,4 +1,4 @@
-"""Progress of things that are counted, in one line on standard error."""
+"""Progress of counted items, in a line on standard error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antiphon.counted import counted
 
 
 class CountLine:
-    """A line that counts things, if standard error is a terminal."""
+    """Line that counts items, if standard error is a terminal."""
 
     def __init__(self, noun: str, label: str = "") -> None:
         self._noun = noun

@@ -15,7 +15,7 @@ from antiphon.weights.catalog.fetch import FetchProgress, ProgressCallback
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-#: The rate is that of the last seconds, and unknown before it has been measured for a moment.
+#: Seconds that the rate is averaged over, and seconds of measurement before it is known.
 RATE_WINDOW_SECONDS = 10.0
 RATE_MINIMUM_SECONDS = 1.0
 LONGEST_SHOWN_SECONDS = 24 * 3600
@@ -23,7 +23,7 @@ LONGEST_SHOWN_SECONDS = 24 * 3600
 
 @contextmanager
 def fetch_progress() -> Iterator[ProgressCallback]:
-    """A callback for `resolve`: a bar on a terminal, a line per step elsewhere, nothing if nothing is downloaded."""
+    """Yield a callback for `resolve`: a bar on a terminal, a line per step elsewhere, nothing without a download."""
     reporter = _Bar() if sys.stderr.isatty() else _Lines()
     try:
         yield reporter
@@ -32,7 +32,7 @@ def fetch_progress() -> Iterator[ProgressCallback]:
 
 
 def time_left_text(seconds: float | None) -> str:
-    """`1:05 left`, `2:03:20 left`; nothing while the rate is unknown or the time would be over a day."""
+    """Format the remaining time, as in `1:05 left`; empty if the rate is unknown or the time is a day or more."""
     if seconds is None or seconds >= LONGEST_SHOWN_SECONDS:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -41,7 +41,7 @@ def time_left_text(seconds: float | None) -> str:
 
 
 class Rate:
-    """Bytes a second over the last few seconds."""
+    """Bytes per second over the last few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -49,7 +49,10 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, step: str, done: int) -> None:
-        """Note how far a step is. Another step begins anew: what it found on the disk was not downloaded now."""
+        """Record a step's progress.
+
+        A new step restarts the measurement: files found on the disk are not downloaded now.
+        """
         now = self._clock()
         if step != self._step:
             self._step = step
@@ -59,7 +62,7 @@ class Rate:
             self._seen.popleft()
 
     def bytes_per_second(self) -> float | None:
-        """None until it has been measured for a moment, and while nothing arrives."""
+        """Return the rate; None until it has been measured for a second, and while nothing arrives."""
         if not self._seen:
             return None
         (start, before), (end, after) = self._seen[0], self._seen[-1]
@@ -69,14 +72,14 @@ class Rate:
 
 
 def progress_text(update: FetchProgress, rate: float | None) -> str:
-    """`45.2 MB of 491.4 MB, 12.3 MB/s, 0:36 left`, as far as it is known."""
+    """Format the progress, as far as known: `45.2 MB of 491.4 MB, 12.3 MB/s, 0:36 left`."""
     left = time_left_text((update.total - update.done) / rate) if rate else ""
     speed = f"{size_text(rate)}/s" if rate else ""
     return ", ".join(filter(None, [f"{size_text(update.done)} of {size_text(update.total)}", speed, left]))
 
 
 class _Lines:
-    """One line for each step and notice; none is printed twice."""
+    """Reporter that prints each step and notice on a line, once."""
 
     def __init__(self) -> None:
         self._printed: set[str] = set()
@@ -118,7 +121,7 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 
-        # The step is cut short on a narrow terminal, so that the bar stays one line.
+        # The step is truncated on a narrow terminal, so that the bar stays on one line.
         step = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             TextColumn("{task.description}", markup=False, table_column=step),

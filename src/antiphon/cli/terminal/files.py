@@ -1,4 +1,4 @@
-"""Files that commands write: checked before the work, and errors that name them."""
+"""Files that commands read and write: checked before the work, with errors that name them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.errors import InvalidRequestError
 
 
 def check_writable(path: Path) -> None:
-    """Reject a path that clearly cannot be written; nothing is created."""
+    """Raise if a path clearly cannot be written; create nothing."""
     if path.is_dir():
         raise InvalidRequestError(f"cannot write {path}: it is a folder")
     if not path.parent.is_dir():
@@ -23,7 +23,7 @@ def check_writable(path: Path) -> None:
 
 
 def read_text(path: Path, failure: str | None = None) -> str:
-    """Read a file of text; `failure` says what cannot be read, instead of the path."""
+    """Read a text file; `failure` replaces "cannot read PATH" in the error."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -32,7 +32,7 @@ def read_text(path: Path, failure: str | None = None) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file; what it had before is lost even if writing fails."""
+    """Write a text file; its previous content is lost even if writing fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -40,7 +40,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file that is either complete or unchanged: the text goes to a file beside it that takes its place."""
+    """Write a text file atomically, through a temporary file beside it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_stdin() -> str:
-    """Standard input as text."""
+    """Read standard input as text."""
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -60,7 +60,7 @@ def read_stdin() -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON that people can read; a list of numbers is one line."""
+    """Write JSON for people to read, with a list of numbers on a line."""
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()

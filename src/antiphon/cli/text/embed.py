@@ -1,4 +1,4 @@
-"""`antiphon embed`: texts as vectors, by a model in this process or in a running server."""
+"""`antiphon embed`: texts as vectors, by a model in this process or on a running server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _print(vectors: Iterable[list[float]]) -> None:
 
 
 def _remote_vectors(server: ServerAddress, model: str, texts: list[str]) -> Iterator[list[float]]:
-    """Yield a vector for each text, batch by batch."""
+    """Yield a vector per text, in requests of INPUTS_AT_ONCE texts."""
     from antiphon.cli.remote.client import Client, ServerError
 
     client = Client(server)

@@ -18,7 +18,7 @@ InputFile = Annotated[
 
 
 def read_inputs(file: Path) -> list[str]:
-    """Return the file's lines that are not empty; a line that is a JSON string is decoded."""
+    """Return the file's non-empty lines; a line that is a JSON string is decoded."""
     texts = []
     for number, line in enumerate((read_stdin() if str(file) == "-" else read_text(file)).splitlines(), start=1):
         if not line.strip():

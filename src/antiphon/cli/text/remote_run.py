@@ -16,7 +16,7 @@ from antiphon.cli.remote.client import Client
 from antiphon.cli.remote.given import Given
 from antiphon.errors import AntiphonError, UsageError
 
-#: Options that apply to a server too; the others concern a model that is loaded here.
+#: Options that also apply to a server; the others concern a model loaded in this process.
 REMOTE = (
     "model", "prompt", "max_tokens", "n", "system", "raw", "seed", "stop", "speculate",
     *answer_options.Sampling.names(), *answer_options.AnswerForm.names(),
@@ -30,7 +30,7 @@ def run_remotely(
     form: answer_options.AnswerForm,
     settings: Mapping[str, Any],
 ) -> None:
-    """Stream the answer to one prompt. Settings that the user did not give are the server's."""
+    """Stream the answer to a prompt. Settings that the user did not give are left to the server."""
     given = Given.of(context)
     given.allow(REMOTE, server)
     values, fields = given.every, _fields(form)
@@ -51,7 +51,7 @@ def run_remotely(
 
 
 def _fields(form: answer_options.AnswerForm) -> dict[str, Any]:
-    """Return the fields that ask for a form. JSON schemas are standard, the others are ours and vLLM's."""
+    """Return the request fields of the required form. JSON schemas are standard, the others Antiphon's and vLLM's."""
     given = [f"--{name.replace('_', '-')}" for name, value in vars(form).items() if value]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other: an answer has one form")
@@ -64,7 +64,10 @@ def _fields(form: answer_options.AnswerForm) -> dict[str, Any]:
 
 
 def _print_samples(answer: RemoteAnswer, count: int) -> None:
-    """The first sample as it streams, then the others. Ctrl-C closes the connection and keeps what was printed."""
+    """Print the first sample as it streams, then the others.
+
+    Ctrl-C closes the connection and keeps the printed text.
+    """
     later: dict[int, list[str]] = {index: [] for index in range(1, count)}
     try:
         for index, text in answer.samples():
@@ -76,8 +79,8 @@ def _print_samples(answer: RemoteAnswer, count: int) -> None:
         answer.cancel()
         print(" (stopped)", end="", file=sys.stderr, flush=True)
     except AntiphonError:
-        print()  # the error begins on a line of its own
+        print()  # puts the error on its own line
         raise
-    print(flush=True)  # before the figures on standard error
+    print(flush=True)  # ends the line before the figures on standard error
     for pieces in later.values():
         print("".join(pieces), flush=True)

@@ -1,4 +1,4 @@
-"""`antiphon run`: one prompt answered."""
+"""`antiphon run`: the answer to a prompt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _answer(
     speculate: str | None,
     **request: Any,
 ) -> None:
-    """Print the answers of a model in this process, and what each cost."""
+    """Print the answers of a model in this process, and the cost of each."""
     from antiphon.cli.local.session import adapted_name, engine_for
 
     options = dict(vars(steps), speculate=speculate)
@@ -117,11 +117,11 @@ def _print_stream(stream: Stream) -> None:
         for _ in stream:
             pass
         print(" (stopped)", end="", file=sys.stderr, flush=True)
-    print(flush=True)  # before the figures on standard error
+    print(flush=True)  # ends the line before the figures on standard error
 
 
 def _report(loaded: LoadedModel, stream: Stream) -> str:
-    """Return what an answer that has ended cost, in one line."""
+    """Format the cost of an ended answer in a line."""
     from antiphon.cli.chat_models.embedded import stats_of
 
     stats = stats_of(stream)
