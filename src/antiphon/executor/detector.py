@@ -1,4 +1,4 @@
-"""`DetectorExecutor`: a detector's function of the inputs of many requests at once."""
+"""`DetectorExecutor`: runs a detector on the inputs of many requests at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.models.base.parts import Detector
 
 
 class DetectorExecutor:
-    """Computes every request of a step in one call."""
+    """Computes all requests of a step in one call."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector

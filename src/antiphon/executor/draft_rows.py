@@ -1,4 +1,4 @@
-"""`DraftRows`: the rows of logits of a step in which requests have drafts."""
+"""`DraftRows`: the rows of logits that a step with drafts samples from."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.upload import upload
 
-#: Stands for the token behind a draft's last: no token that is drawn is equal to it.
+#: Expected token after a draft's last: different from every sampled token.
 NO_TOKEN = -1
 
 
 @dataclass(frozen=True)
 class DraftRows:
-    """For every row that a token is drawn from, in order: its index in the draft of its entry, and the token there.
+    """Rows that tokens are sampled from, in order, with the drafted token that each should equal.
 
-    An entry has a row more than its draft has tokens; one without a draft has a row. A row's token is the request's if
-    those of all rows before it were the draft's, so an entry keeps its rows up to the first that differs.
+    An entry has one row more than its draft has tokens. A row's token belongs to the request if all earlier rows of the
+    entry sampled the drafted tokens, so an entry keeps its rows up to and including the first that differs.
     """
 
-    entries: list[int]
-    offsets: NDArray[np.int64]
-    expected: NDArray[np.int32]
-    #: The first row of every entry.
-    firsts: NDArray[np.int64]
+    entries: list[int]  # entry of each row
+    offsets: NDArray[np.int64]  # index of each row in its entry
+    expected: NDArray[np.int32]  # drafted token of each row, NO_TOKEN in an entry's last
+    firsts: NDArray[np.int64]  # first row of each entry
 
     @classmethod
     def of(cls, plan: StepPlan, entries: list[int]) -> DraftRows:
-        """Of the entries that draw tokens."""
+        """List the rows of the entries that sample tokens."""
         drafts = [plan.drafts.get(entry, []) for entry in entries]
         counts = np.array([len(draft) + 1 for draft in drafts], dtype=np.int64)
         firsts = np.cumsum(counts) - counts
@@ -44,24 +43,25 @@ class DraftRows:
         )
 
     def ahead(self, plan: StepPlan, row: int) -> list[int]:
-        """The drafted tokens before a row's."""
+        """Return the drafted tokens of a row's entry before the row."""
         return plan.drafts.get(self.entries[row], [])[: self.offsets[row]]
 
     def end_before(self, row: int) -> None:
-        """The draft cannot be followed to this row: its entry keeps the rows before it at most."""
+        """End a draft before a row: its entry keeps at most the earlier rows."""
         assert self.offsets[row] > 0, "the first row of an entry does not depend on a draft"
         self.expected[row - 1] = NO_TOKEN
 
     def last_kept(self, drawn: Tensor) -> Tensor:
-        """The row of each entry whose token is the last that it keeps. Nothing waits for the device."""
+        """Return the last row that each entry keeps, without waiting for the device."""
         count, device = len(drawn), drawn.device
         rows = torch.arange(count, device=device)
         differs = drawn.to(torch.int32) != upload(self.expected, device)
-        stops = torch.where(differs, rows, count).flip(0).cummin(0).values.flip(0)  # at or behind each row
+        # The first row that differs, at or after each row.
+        stops = torch.where(differs, rows, count).flip(0).cummin(0).values.flip(0)
         return stops[upload(self.firsts, device)]
 
     def num_kept(self, drawn: NDArray[np.integer]) -> dict[int, int]:
-        """How many tokens every entry with more rows than one keeps."""
+        """Return the number of tokens that each entry with a draft keeps."""
         stops = np.flatnonzero(drawn != self.expected)
         kept = stops[np.searchsorted(stops, self.firsts)] - self.firsts + 1
         sizes = np.diff(self.firsts, append=len(self.expected))

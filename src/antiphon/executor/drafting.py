@@ -1,4 +1,4 @@
-"""`DraftingExecutor`: the executor of a model, with that of a smaller one which drafts its tokens."""
+"""`DraftingExecutor`: the executor of a model whose tokens a smaller model drafts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.engine.plan import DRAFTING, Executor, StepHandle, StepPlan, StepR
 
 @dataclass(frozen=True)
 class PassHandles:
-    """The passes of a drafting step, of which all but the last have drawn their tokens, or are about to."""
+    """Passes of a drafting step. All but the last have sampled their tokens, or are about to."""
 
     passes: list[StepHandle]
 
@@ -29,7 +29,7 @@ class PassHandles:
         return self.passes[-1].done()
 
     def result(self) -> StepResult:
-        """The tokens of all passes, one pass after the other, and what they took together."""
+        """Wait for all passes. Return their tokens, pass by pass, and the sums of their times."""
         results = [handle.result() for handle in self.passes]
         timings: dict[str, float] = {}
         for result in results:
@@ -40,7 +40,7 @@ class PassHandles:
 
 
 class DraftingExecutor:
-    """Gives drafting steps to the draft model's executor, pass by pass, and all others to the model's own."""
+    """Submits drafting steps to the draft model's executor, pass by pass, and all other steps to the model's own."""
 
     def __init__(self, own: Executor, draft: Executor) -> None:
         self.own, self._draft = own, draft
@@ -62,7 +62,7 @@ class DraftingExecutor:
 
 
 def _next_pass(plan: StepPlan) -> StepPlan:
-    """Every request computes the token that it has just drawn, and draws another."""
+    """Plan a pass in which every request computes the token that it has just sampled, and samples another."""
     count = len(plan.requests)
     starts = [start + done for start, done in zip(plan.starts, plan.counts, strict=True)]
     return StepPlan(

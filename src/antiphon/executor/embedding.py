@@ -1,4 +1,4 @@
-"""`EmbeddingExecutor`: whole texts to vectors, those of many requests in one pass."""
+"""`EmbeddingExecutor`: embeds whole texts of many requests in one pass."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class EmbeddingExecutor:
         return DoneHandle(StepResult([], outputs=outputs, timings=timings, native_seconds=native_seconds))
 
     def embed(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Vectors of texts laid end to end, by the program where the forward can be recorded."""
+        """Return the vectors of texts laid end to end, by the recorded program if there is one."""
         program = self.program
         vectors = self._embedding.embed(**inputs) if program is None else program.run(inputs)
         return vectors if self._embedding.head is None else self._embedding.head(vectors)
 
     @staticmethod
     def _token_types(plan: StepPlan) -> Tensor:
-        """A request's `inputs` is where the second text of a pair begins."""
+        """Return 0 for tokens of a pair's first text, 1 for its second text, which begins at the request's `inputs`."""
         types = [np.arange(count) >= request.inputs for request, count in zip(plan.requests, plan.counts, strict=True)]
         return torch.from_numpy(np.concatenate(types).astype(np.int32))
 
     @property
     def program(self) -> Program | None:
-        """The recorded forward, if it can be recorded."""
+        """Recorded forward; None if it cannot be recorded."""
         return self._recorded.program()
 
     def close(self) -> None:

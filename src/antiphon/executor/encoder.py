@@ -16,9 +16,10 @@ from antiphon.models.base.parts import Encoder
 
 
 class EncoderExecutor:
-    """Between stages a request's states are kept in its `result`, so that an aborted request leaves nothing behind.
+    """Runs the stages of an encoder on the CPU; inputs may differ in length.
 
-    Inputs may have different lengths: a request has as many tokens as its input has states.
+    A request has one token for each state of its input. Between stages its states are kept in its `result`, so that an
+    aborted request leaves nothing behind.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -33,7 +34,7 @@ class EncoderExecutor:
         return DoneHandle(StepResult([], outputs=outputs, timings={"run": time.perf_counter() - begun}))
 
     def _first_stage(self, requests: Sequence[Request]) -> list[Tensor]:
-        """Inputs of the same length are stacked."""
+        """Run stage 0 on the inputs, those of the same length stacked."""
         by_length: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
             by_length.setdefault(len(request.prompt), []).append(index)
@@ -58,5 +59,5 @@ def _starts(lengths: Sequence[int]) -> Tensor:
 
 
 def _parts(states: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-    """The states of each input, in memory of their own."""
+    """Split states by input into tensors that share no memory."""
     return [states] if len(lengths) == 1 else [part.clone() for part in states.split(list(lengths))]

@@ -10,12 +10,12 @@ from antiphon.engine.plan import StepResult
 
 @dataclass(frozen=True)
 class DoneHandle:
-    """A step that has already run."""
+    """Step that has already run."""
 
     value: StepResult
 
     def choose(self) -> None:
-        """The tokens have been drawn."""
+        """Do nothing: the tokens have already been sampled."""
 
     def done(self) -> bool:
         return True
@@ -26,7 +26,7 @@ class DoneHandle:
 
 @dataclass
 class ForwardHandle:
-    """A step whose forward pass has run; `draw` draws its tokens from the logits."""
+    """Step whose forward pass has run; `draw` samples its tokens from the logits."""
 
     draw: Callable[[], StepResult]
     _value: StepResult | None = field(default=None, init=False)

@@ -17,18 +17,18 @@ logger = logging.getLogger(__name__)
 
 
 def make_recording(recordable: Recordable) -> Recording:
-    """The function as instructions; `UnrecordableError` says why it cannot be recorded."""
+    """Record a function as instructions. Raise `UnrecordableError` with the reason if that is not possible."""
     return record(recordable.function, recordable.inputs, recordable.groups)
 
 
 def recordings(model: Model, cache: KVCache) -> dict[str, Callable[[], Recording]]:
-    """A call that records it, for each function that the model declares as recordable, by name."""
+    """Return calls that record the functions which a model declares as recordable, by name."""
     declared = [recordable for part in model.parts() for recordable in part.recordables(cache)]
     return {recordable.name: partial(make_recording, recordable) for recordable in declared}
 
 
 class Recorded:
-    """A program that is made when it is first needed, or None where the function cannot be recorded."""
+    """Native program of a function, recorded on first use if that is possible."""
 
     def __init__(self, recordable: Recordable, wanted: bool = True) -> None:
         self._recordable = recordable
@@ -36,7 +36,7 @@ class Recorded:
         self._program: Program | None = None
 
     def program(self) -> Program | None:
-        """The program, if the operations of this thread go to the native backend."""
+        """Return the program; None if it cannot be recorded or this thread's operations use another backend."""
         if not self._wanted or ops.active_backend().name != "native":
             return None
         if self._program is None:

@@ -1,4 +1,4 @@
-"""`RowLayout`: where the state of a running request stands in the store of rows, and a plan's changes of it."""
+"""`RowLayout`: the layout of running requests' states in the store of rows, and a plan's changes of these."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from antiphon.engine.plan import RowSetup, StepPlan
 from antiphon.engine.request import Request
 
-#: Words of each column. Floats are stored by their bits, 64-bit values with the low word first.
+#: Number of 32-bit words of each column. Floats are stored by their bits, 64-bit values with the low word first.
 COLUMNS = {
     "seed": 2, "output_index": 2, "last_token": 1, "length": 1, "temperature": 1, "top_k": 1, "top_p": 1, "min_p": 1,
     "cross_tokens": 1, "adapter": 1,
 }  # fmt: skip
 
-#: A row's columns in their order, and the words of those bytes.
+#: Formats of a row's columns, in their order, and of the same bytes as words.
 _VALUES, _WORDS = struct.Struct("<qqiififfii"), struct.Struct("<12i")
 
-#: The largest value of a word.
+#: Largest value of a word.
 MOST = (1 << 31) - 1
 
-#: Tables begin at multiples of so many words, and where a row is contiguous, rows too.
+#: Alignment in words of tables, and of rows where these are contiguous.
 ALIGNMENT = 16
 
 NO_CHANGES: NDArray[np.int32] = np.empty((0, 2), dtype=np.int32)
@@ -33,7 +33,7 @@ NO_CHANGES: NDArray[np.int32] = np.empty((0, 2), dtype=np.int32)
 
 @dataclass(frozen=True)
 class Column:
-    """Row r's words begin at word `offset + r * stride` of the store."""
+    """Column or table of the store, in words: row r's words begin at `offset + r * stride`."""
 
     offset: int
     stride: int
@@ -41,11 +41,11 @@ class Column:
 
 
 class RowLayout:
-    """Columns of a request's state and its block tables, as words of one int32 array.
+    """Layout of requests' columns and block tables as words of one int32 array.
 
-    `by_row` puts the words of a row together, `width` of them, for devices that read rows; otherwise each column is
-    contiguous. `length` is the number of the request's tokens in the cache, so the position of the next one; a device
-    that computes positions itself advances it, and one that takes them from the plan leaves it.
+    `by_row` keeps the `width` words of a row together, for devices that read rows; otherwise each column is contiguous.
+    The column `length` is the number of a request's cached tokens, which is the position of its next token. A GPU
+    computes positions and advances it; the CPU takes positions from the plan and does not.
     """
 
     def __init__(self, max_rows: int, table_widths: Sequence[int], by_row: bool) -> None:
@@ -62,13 +62,13 @@ class RowLayout:
         self.columns = dict(zip(COLUMNS, columns, strict=False))
         self.tables = columns[len(COLUMNS) :]
         self._tables = [(table.offset, table.stride, table.words) for table in self.tables]
-        #: Offset in row 0 and stride of every word of the columns, in their order.
+        #: Offset in row 0, and stride, of every word of the columns in their order.
         self._words = [(c.offset + word, c.stride) for c in self.columns.values() for word in range(c.words)]
 
     def changes(self, plan: StepPlan, stale: Iterable[Request] = ()) -> NDArray[np.int32]:
-        """What the plan changes, as pairs [N, 2] of a word's index in the store and its value; no index comes twice.
+        """Return the plan's changes as pairs [N, 2] of a word's index in the store and its value; indices are distinct.
 
-        A plan without new rows and blocks changes nothing.
+        A plan without new rows and blocks changes only the rows of `stale` requests.
         """
         words = self.words(plan, stale)
         if not words:
@@ -77,9 +77,9 @@ class RowLayout:
         return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
 
     def words(self, plan: StepPlan, stale: Iterable[Request] = ()) -> dict[int, int]:
-        """The values of the words that the plan changes, by their index in the store.
+        """Return the values of the words that the plan changes, by index in the store.
 
-        The columns of `stale` requests are set to what is known of these.
+        The columns of `stale` requests are set to the host's values.
         """
         words: dict[int, int] = {}
         for request in stale:
@@ -90,7 +90,7 @@ class RowLayout:
             assert index < width, f"block {index} in a table of {width}"
             words[first + row * stride + index] = entry
         for setup in plan.row_setups:
-            if setup.request.row >= 0:  # else it was sent back to wait within the same plan
+            if setup.request.row >= 0:  # a request preempted within the same plan has no row
                 self._set_up(setup, words)
         return words
 

@@ -1,4 +1,4 @@
-"""The state of running requests between steps, by row: block tables, last token, sampling parameters."""
+"""State of running requests between steps, by row: block tables, last token, sampling parameters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from antiphon.ops import CacheLayout, SamplingRows
 
 
 class RowStore:
-    """Arrays over rows in the CPU's memory. A plan changes only what is new; a step reads the rows of its requests.
+    """Rows in the CPU's memory, one array for each column. A step reads the rows of its requests.
 
-    They are views of `words`, one int32 array in which `layout` says where everything stands.
+    The arrays are views of `words`, one int32 array that `layout` describes.
     """
 
     def __init__(self, max_rows: int, layouts: list[CacheLayout], max_tokens: list[int]) -> None:
@@ -43,7 +43,7 @@ class RowStore:
         self.adapter = view(columns["adapter"])
 
     def apply(self, plan: StepPlan) -> None:
-        """Apply the plan's changes of tables and rows. They are few, and in this memory nothing has to be packed."""
+        """Apply the plan's changes of tables and rows, word by word, since they are few."""
         if plan.table_updates or plan.row_setups:
             whole = self._whole
             for index, value in self.layout.words(plan).items():
@@ -52,9 +52,9 @@ class RowStore:
     def draw(
         self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, and keep it as the last.
+        """Sample a token for each row with the row's parameters, and store it as the row's last token.
 
-        With drafts, a row comes once for each token that it may keep; the last one that it keeps is its last.
+        With drafts, `rows` repeats a row for each token that it may keep; the last kept token is stored.
         """
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
         index = self.output_index[rows].astype(np.int64)

@@ -1,4 +1,4 @@
-"""A parallel map: independent items, each computed by one core."""
+"""Parallel map of independent items, each computed by one core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 #: Timeout for starting the threads.
 START_SECONDS = 60.0
 
-#: The share of the work of small layers that runs in parallel; the rest is serial (Amdahl's law).
+#: Fraction of the work of small layers that runs in parallel; the rest is serial (Amdahl's law).
 SHARED = 0.75
 
 
@@ -27,7 +27,7 @@ class SideBySide:
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or machine_threads()
         self._pool = ThreadPoolExecutor(self._cores, "side-by-side", use_one_thread)
-        # All start now: a thread that first calls torch while one of these starts would get their number of threads.
+        # All start now: another thread that first calls torch while one of these starts would get one torch thread.
         all_started = threading.Barrier(self._cores, timeout=START_SECONDS)
         try:
             for started in [self._pool.submit(all_started.wait) for _ in range(self._cores)]:
@@ -40,11 +40,11 @@ class SideBySide:
     def map(
         self, compute: Callable[[Item], Result], items: Sequence[Item], cost: Callable[[Item], float]
     ) -> list[Result]:
-        """`compute` of every item, in order. `cost` is the relative time of an item."""
+        """Return `compute` of every item, in order. `cost` is the relative time of an item."""
         costs = [cost(item) for item in items]
         if not fills(costs, self._cores):
             return [compute(item) for item in items]
-        # The most expensive first, so that no core has a long one left at the end.
+        # Most expensive first: a long item at the end would leave the other cores idle.
         order = sorted(range(len(items)), key=lambda index: -costs[index])
         futures = {index: self._pool.submit(_computed, compute, items[index]) for index in order}
         wait(futures.values())
@@ -55,7 +55,7 @@ class SideBySide:
 
 
 def fills(costs: Sequence[float], cores: int) -> bool:
-    """Whether items of these costs finish sooner with one core each than one after another on all cores."""
+    """Return whether items of these costs finish sooner with one core each than one after another on all cores."""
     if len(costs) < 2 or cores < 2:
         return False
     side_by_side = max(max(costs), sum(costs) / cores)

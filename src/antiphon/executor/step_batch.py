@@ -1,4 +1,4 @@
-"""From a plan and the rows to the tensors of a `Batch`; pure decode steps are built without a loop over requests."""
+"""Tensors of a `Batch` from a plan and the rows; pure decode steps are built without a loop over requests."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from antiphon.ops import Batch, CacheKind, GroupBatch
 
 @dataclass(frozen=True)
 class StepEntries:
-    """The rows of a step's entries, and which rows of the logits belong to which entry."""
+    """Rows of a step's entries in the store, and their rows of the logits."""
 
     rows: np.ndarray  # int64 [R]
-    sample_entries: list[int]  # entries that draw a token; with a draft, once for each row that they draw from
-    sample_rows: list[int] | None  # their rows of the logits; None: the logits are exactly theirs, in order
-    prompt_rows: dict[int, tuple[int, int]]  # entry → its span of the logits, where the prompt's are wanted
-    probe_rows: dict[int, int]  # entry → the row of the logits that its probe reads
-    drafts: DraftRows | None = None  # of the rows that tokens are drawn from, where some entry has a draft
+    sample_entries: list[int]  # entries that sample a token; with a draft, repeated for each row that they sample from
+    sample_rows: list[int] | None  # rows of the logits that they sample from; None: all rows, in order
+    prompt_rows: dict[int, tuple[int, int]]  # entry → span of the logits, if its prompt's logprobs are requested
+    probe_rows: dict[int, int]  # entry → row of the logits that its probe reads
+    drafts: DraftRows | None = None  # rows that tokens are sampled from; None if no entry has a draft
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepBatch(StepEntries):
-    """A step with the tensors of its forward pass."""
+    """Entries of a step with the tensors of its forward pass."""
 
     batch: Batch
 
 
 def decode_entries(plan: StepPlan) -> StepEntries:
-    """A step in which every entry computes and draws one token, and nothing else of the logits is read by position."""
+    """Return the entries of a step in which each computes and samples one token, and no other logits are read."""
     rows = np.array([request.row for request in plan.requests], dtype=np.int64)
     return StepEntries(rows, list(range(len(rows))), None, {}, {})
 
 
 def has_adapters(plan: StepPlan) -> bool:
-    """Whether some request of the plan uses an adapter."""
     return any(request.adapter >= 0 for request in plan.requests)
 
 
@@ -93,8 +92,11 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
 
 
 def logit_rows_of(plan: StepPlan, rows: np.ndarray, query_start: np.ndarray) -> tuple[np.ndarray, StepEntries]:
-    """Tokens whose logits are computed, and to which entries they belong: the last of each sampling entry and those
-    before it in a draft, those that a probe reads, and all of a prompt whose logprobs are requested."""
+    """Return the tokens whose logits are computed, and the entries that these belong to.
+
+    They are the last token of each sampling entry and the tokens before it that a draft follows, tokens that probes
+    read, and all tokens of prompts whose logprobs are requested.
+    """
     entries = [entry for entry, samples in enumerate(plan.samples) if samples]
     drafts = DraftRows.of(plan, entries) if plan.drafts else None
     wanting = [

@@ -1,4 +1,4 @@
-"""`SwapPool`: blocks moved within the arena, and to and from memory of the host."""
+"""`SwapPool`: copies of blocks within the arena, and to and from host memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from antiphon.ops.cache import OFFSET_UNIT
 
 
 class SwapPool:
-    """Copies run in the order of the plans; on a GPU on the current stream, and none of them is waited for."""
+    """Blocks in host memory, by key. Copies run in the order of the plans; on a GPU, on the current stream."""
 
     def __init__(self, arena: Tensor) -> None:
         self._arena = arena
         self._saved: dict[str, list[Tensor]] = {}
 
     def move(self, plan: StepPlan) -> None:
-        """Copy blocks as the plan says, in its order."""
+        """Copy the plan's blocks in its order, without waiting for the device, and free the keys that it drops."""
         for move in plan.moves:
             if isinstance(move, BlockCopy):
                 self._span(move.target, move.num_bytes).copy_(self._span(move.source, move.num_bytes))

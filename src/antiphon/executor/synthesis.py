@@ -1,4 +1,4 @@
-"""`SynthesisExecutor`: the stages of a speech model, for the utterances of many requests at once."""
+"""`SynthesisExecutor`: runs the stages of a speech model for the utterances of many requests at once."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from antiphon.models.base.speech_state import Speech, SpeechState
 
 @dataclass(frozen=True)
 class StateRow:
-    """A request's row in a state between two stages."""
+    """Row of a request in a state between two stages."""
 
     state: SpeechState
     row: int
 
 
 class SynthesisExecutor:
-    """On the CPU. Between stages a request's state is kept in its `result`, so that an aborted request leaves nothing
-    behind.
+    """Runs the stages of speech synthesis on the CPU.
+
+    Between stages a request's state is kept in its `result`, so that an aborted request leaves nothing behind.
     """
 
     def __init__(self, synthesis: SynthesisStages) -> None:
@@ -55,7 +56,7 @@ class SynthesisExecutor:
 def keep(
     plan: StepPlan, states: Sequence[SpeechState], order: Sequence[int], synthesis: SynthesisStages
 ) -> list[Speech] | None:
-    """Give each request its row of the states after a stage; after the last one, return their speech instead."""
+    """Store each request's row of the states as its `result`; after the last stage, return the requests' speech."""
     if plan.stage == len(synthesis.stages) - 1:
         speeches = [speech for state in states for speech in synthesis.speech(state)]
         return [speeches[index] for index in order]
@@ -70,7 +71,7 @@ def _size(state: SpeechState) -> int:
 
 
 def gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
-    """The states of the plan's requests, without the rows of other requests, and each request's row among them."""
+    """Return the states of the plan's requests, without other requests' rows, and each request's row among them."""
     if plan.stage == 0:
         return [SpeechState((request.inputs,)) for request in plan.requests], list(range(len(plan.requests)))
     groups: dict[int, list[tuple[int, Request]]] = {}

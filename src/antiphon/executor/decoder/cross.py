@@ -1,4 +1,4 @@
-"""Cross-attention in a step: the cross blocks of new requests are filled, and attention to them is observed."""
+"""Cross-attention in a step: fills the cross blocks of new requests, and observes attention to these."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from antiphon.executor.upload import upload
 from antiphon.models.base.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
 
-#: Requests whose states become keys and values at once.
+#: Maximum number of requests whose states become keys and values in one call.
 FILLED_TOGETHER = 8
 
 
 def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache) -> None:
-    """Write the encoder states of new requests to their cross blocks, those of several requests together."""
+    """Write the encoder states of new requests to their cross blocks, several requests at a time."""
     setups = [setup for setup in plan.row_setups if setup.fills_cross and setup.request.row >= 0]
     if not setups:
         return
@@ -55,9 +55,9 @@ def _fill(setups: Sequence[RowSetup], cross: CrossStates, cache: KVCache) -> Non
 def forward_observing(
     plan: StepPlan, batch: Batch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
 ) -> tuple[Tensor, dict[int, Tensor]]:
-    """The step's logits, and on their device the cross-attention of the entries whose requests ask for it.
+    """Return the step's logits, and cross-attention [heads, tokens, states] by entry for requests that observe it.
 
-    `forward` runs a step in which no request does.
+    Both are on the device. `forward` runs steps in which no request observes its cross-attention.
     """
     observing = [entry for entry, request in enumerate(plan.requests) if request.observes]
     if not observing:

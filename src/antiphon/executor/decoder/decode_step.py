@@ -1,4 +1,4 @@
-"""A step of newest tokens and drafts: one native call from the rows to the tokens."""
+"""Step of newest tokens and drafts: one native call from the rows to the tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING: list[int] = []
 class DecodeStep:
     """Reads the rows of the requests, runs the program, samples with the rows' parameters, and updates the rows.
 
-    The tokens are the same as those of a batch built in Python and the Python sampler.
+    The tokens equal those of a batch built in Python and the Python sampler.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class DecodeStep:
     ) -> None:
         self._program = program
         self._forward = forward
-        self._store = store  # whose arrays are read and written by address
+        self._store = store  # kept alive: native code reads and writes its arrays by address
         self._vocab_size = vocab_size
         columns = (
             store.last_token, store.cross_tokens, store.temperature, store.top_k, store.top_p, store.min_p, store.seed,
@@ -42,7 +42,7 @@ class DecodeStep:
         )  # fmt: skip
 
     def run(self, plan: StepPlan, begun: float) -> StepResult:
-        """The tokens of the plan's requests, all of which compute their newest token and need nothing else."""
+        """Compute the plan's tokens. Every request computes its newest token and a draft, if any, and needs no more."""
         rows = [request.row for request in plan.requests]
         logits = self._forward.logits(plan.num_tokens)
         drafts = [plan.drafts.get(entry, NOTHING) for entry in range(len(rows))] if plan.drafts else []

@@ -22,9 +22,9 @@ from antiphon.ops.native.program import Program
 
 
 class DecoderExecutor:
-    """The forward pass, the sampler, and the rows and swapped-out blocks that persist between steps."""
+    """Runs a token decoder on the CPU; rows and swapped-out blocks persist between steps."""
 
-    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    #: True: `choose` samples the tokens, except that `submit` does if no request needs more than its unedited logits.
     late_choice = True
 
     def __init__(
@@ -45,11 +45,11 @@ class DecoderExecutor:
         lengths = [max_cross_tokens if layout.group.kind == "cross" else max_tokens for layout in layouts]
         self._rows = RowStore(max_rows, layouts, lengths)
         self._sampler = Sampler(self._rows, vocab_size)
-        self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
+        self._decode_steps: dict[bool, DecodeStep] = {}  # by whether the step has adapters
         self._swap = SwapPool(cache.arena)
 
     def submit(self, plan: StepPlan) -> DoneHandle | ForwardHandle:
-        """Run the forward pass now."""
+        """Run the forward pass before returning."""
         begun = time.perf_counter()
         self._swap.move(plan)
         self._rows.apply(plan)
@@ -70,7 +70,7 @@ class DecoderExecutor:
         return ForwardHandle(partial(self._draw, plan, step, logits, result))
 
     def _draw(self, plan: StepPlan, step: StepBatch, logits: Tensor, forward: StepResult) -> StepResult:
-        """The tokens of a step whose forward pass gave these logits, with what else it gave."""
+        """Sample the tokens from a step's logits, and add the observations and timings of its forward pass."""
         begun = time.perf_counter()
         result = self._sampler.sample(plan, step, logits)
         result.observed, result.native_seconds = forward.observed, forward.native_seconds
@@ -78,7 +78,7 @@ class DecoderExecutor:
         return result
 
     def _recorded_decode(self, adapted: bool) -> DecodeStep | None:
-        """Runs steps of newest tokens and drafts; None where the forward is not recorded."""
+        """Return the native step for newest tokens and drafts; None if the forward is not recorded."""
         program = (self._forward.adapted if adapted else self._forward.recorded).program()
         if program is None:
             return None
@@ -89,7 +89,7 @@ class DecoderExecutor:
 
     @property
     def program(self) -> Program | None:
-        """The recorded forward, if it can be recorded."""
+        """Recorded forward; None if it cannot be recorded."""
         return self._forward.recorded.program()
 
     def close(self) -> None:

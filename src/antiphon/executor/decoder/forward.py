@@ -1,4 +1,4 @@
-"""`Forward`: the steps of a token decoder, as a program where it can be recorded, else operation by operation."""
+"""`Forward`: the forward pass of a token decoder, as a recorded program if possible, else operation by operation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from antiphon.ops import Batch, KVCache
 
 
 class Forward:
-    """The steps of a token decoder over one cache.
+    """Forward pass of a token decoder over one cache, called with one batch at a time.
 
-    The logits of a recorded step are in a buffer that the next step overwrites; a caller that needs them longer copies
-    them. Steps run one after the other, so no other step uses the buffer meanwhile.
+    The logits of a recorded forward are in a buffer that the next call overwrites: a caller that needs them longer
+    copies them.
     """
 
     def __init__(self, decoder: TokenDecoder, cache: KVCache, wanted: bool) -> None:
@@ -22,14 +22,14 @@ class Forward:
         self._cache = cache
         self.logit_width = decoder.vocab_size
         self.recorded = Recorded(decoder.step(cache), wanted)
-        #: For steps in which some token has an adapter; the others do not pay for it.
+        #: Used in steps with adapters, so that other steps do not pay for these.
         self.adapted = Recorded(decoder.step(cache, adapted=True), wanted)
         self._logits = torch.empty(0)
-        #: Seconds that the last step spent in its program; 0 where there is none.
+        #: Seconds that the last call spent in the program; 0 without a program.
         self.native_seconds = 0.0
 
     def logits(self, count: int) -> Tensor:
-        """A buffer for `count` rows of logits, which the next step reuses."""
+        """Return a buffer for `count` rows of logits, which the next step reuses."""
         if self._logits.numel() < count * self.logit_width:
             self._logits = torch.empty(count * self.logit_width)
         return self._logits

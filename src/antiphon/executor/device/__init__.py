@@ -1,1 +1,1 @@
-"""Executors of a GPU: rows, choices and states stay on the device, and results arrive later."""
+"""Executors on a GPU: rows, sampled tokens and states stay on the device, and results arrive later."""

@@ -1,4 +1,4 @@
-"""The kernels of a model's steps, compiled before requests come: first those that requests meet first."""
+"""Compilation of a model's kernels ahead of requests, in the order in which requests need them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from antiphon.ops.triton.quantised.workspace import drop_workspace
 
 logger = logging.getLogger(__name__)
 
-#: Numbers of prompts and their lengths whose kernels are collected: tiles differ between short and long ones, and
-#: kernels that draw are compiled for addresses that follow from the number of rows.
+#: (Number of prompts, length of each) of steps whose kernels are collected: tiles differ between short and long
+#: prompts, and sampling kernels are compiled for addresses that depend on the number of rows.
 PROMPTS = ((1, 24), (1, 96), (1, 200), (1, 512), (1, 1024), (1, 2048), (2, 24), (3, 24), (4, 24), (16, 24))
-#: Numbers of changed words of rows whose kernels are collected: 1, a multiple of 16, another one.
+#: Numbers of changed words whose kernels are collected: 1, a multiple of 16, another number.
 CHANGES = (1, 16, 17)
 
 
 def decode_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """Rows and splits of steps that together launch every kernel of a decode step, small steps first.
+    """Yield rows and splits of steps that together launch every kernel of a decode step, small steps first.
 
     Kernels depend on the padded number of rows, on the power of two that holds them, on whether 16 divides them, and on
     attention's tile.
@@ -49,9 +49,9 @@ def decode_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> Iterator[tupl
 
 
 def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], object]) -> Iterable[Variant]:
-    """The kernels of steps with a prompt, as far as they are found. `run` launches a plan's forward pass and draws.
+    """Collect the kernels of steps with prompts, as far as possible. `run` launches a plan's forward pass and sampling.
 
-    No request may have a row yet: all rows are zero before and afterwards.
+    No request may have a row yet: all rows are zero before and after.
     """
     found: Iterable[Variant] = ()
     try:
@@ -62,7 +62,7 @@ def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], o
             for prompts, length in PROMPTS:
                 if length < longest and prompts <= len(store.words):
                     run(_prompt_plan(prompts, length))
-    except Exception as error:  # they are compiled when a prompt comes
+    except Exception as error:  # missing kernels are compiled by the first prompt that needs them
         if isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error):
             raise
         logger.warning("not all kernels of prompts are compiled ahead: %s: %s", type(error).__name__, error)
@@ -70,7 +70,7 @@ def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], o
         store.words.zero_()
         if store.device.type == "cuda":
             torch.cuda.current_stream(store.device).synchronize()
-            drop_workspace(store.device)  # what another stream than that of steps took
+            drop_workspace(store.device)  # memory of the current stream, which steps do not use
             torch.cuda.empty_cache()
     return found
 
@@ -84,11 +84,11 @@ def compile_in_order(
     owner: str,
     on_chained: Callable[[], None],
 ) -> None:
-    """Return when the kernels of prompts and of small steps are compiled; the others follow in the background.
+    """Compile the kernels of prompts and of small steps, then those of other steps in the background.
 
-    `steps` are rows and kernels of decode steps, small ones first, `chained` the kernels of steps with drafts. These
-    are compiled at once if the model `speculates`, else first in the background: `on_chained` is called when they are
-    there.
+    `steps` yields rows and kernels of decode steps, small steps first; `chained` are the kernels of steps with drafts.
+    These are compiled before the return if the model `speculates`, else first in the background; `on_chained` is called
+    once they are compiled.
     """
     first, later = dict.fromkeys(prompts), dict[Variant, None]()
     for rows, variants in steps:
@@ -115,7 +115,7 @@ def compile_in_order(
 
 
 def _prompt_plan(prompts: int, length: int) -> StepPlan:
-    """Requests that compute their whole prompts, in the first rows, and draw from a part of the vocabulary."""
+    """Plan whole prompts of `length` tokens in the first rows, sampled from a part of the vocabulary."""
     plan = StepPlan("")
     for row in range(prompts):
         request = Request("", "", [0] * length, SamplingParams(temperature=0.7, top_p=0.95, max_tokens=1))

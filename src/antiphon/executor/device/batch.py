@@ -1,4 +1,4 @@
-"""From a plan to the tensors of a `Batch` on the device: one upload, and everything else from the rows there."""
+"""Tensors of a `Batch` on the device, from one upload of a plan and from the rows there."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.step_batch import StepEntries, has_adapters, logit_rows_of
 from antiphon.ops import Batch, CacheKind, GroupBatch
 
-#: Stands for a token that only the device knows: the last one of its row.
+#: Token id that stands for the last token of the row, which only the device knows.
 LAST_TOKEN = -1
-#: Stands for no token at all: it is computed and stored nowhere.
+#: Token id that stands for padding: its keys and values are not stored.
 PADDING = -2
 
 
 @dataclass(frozen=True)
 class StepSize:
-    """How many tokens, requests and rows of logits the tensors of a step have room for."""
+    """Numbers of tokens, requests and rows of logits that a step's tensors have room for."""
 
     tokens: int
     requests: int
@@ -30,13 +30,13 @@ class StepSize:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Of the parts of a packed step, in their order; see `pack`."""
+        """Lengths of the parts of a packed step, in the order of `pack`."""
         return (self.tokens,) * 3 + (self.requests + 1, *(self.requests,) * 3, self.logits)
 
 
 @dataclass(frozen=True)
 class PackedStep:
-    """A step as one array of 32-bit words, and what stays on the host."""
+    """Step as one array of 32-bit words, and its properties that stay on the host."""
 
     words: NDArray[np.int32]
     size: StepSize
@@ -50,9 +50,9 @@ def step_size(plan: StepPlan, num_logits: int) -> StepSize:
 
 
 def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
-    """Token ids, positions and rows by token; first token, length, row and new tokens by request; rows of the logits.
+    """Pack ids, positions and rows by token; first token, length, row and new tokens by request; rows of the logits.
 
-    With more `room` than the plan needs, the rest is padding: tokens that are stored nowhere, requests without tokens.
+    With more `room` than the plan needs, the rest is padding: tokens that are not stored, requests without tokens.
     """
     count, tokens = len(plan.requests), plan.num_tokens
     rows = np.array([request.row for request in plan.requests], dtype=np.int64)
@@ -66,7 +66,7 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
     logit_rows, entries = logit_rows_of(plan, rows, query_start)
     grown = counts.copy()
     for entry, draft in plan.drafts.items():
-        grown[entry] -= len(draft)  # by those that are kept when the tokens are drawn
+        grown[entry] -= len(draft)  # `DeviceRows.draw` adds the drafted tokens that are kept
     parts: tuple[NDArray[np.integer], ...] = (
         ids,
         positions,
@@ -89,7 +89,7 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
 
 
 def unpack(words: Tensor, size: StepSize, store: DeviceRows, num_decodes: int = 0, adapted: bool = False) -> Batch:
-    """The batch of a packed step on the device. The rows grow by the tokens that it computes."""
+    """Build the batch of a packed step on the device, and add its tokens to the lengths of its rows."""
     given, at, token_rows, first, seq_lens, own_rows, grown, wanted = words.split(size.lengths)
     token_ids = torch.where(given == LAST_TOKEN, store.last_token[token_rows], given.clamp(min=0))
     groups: dict[str, GroupBatch] = {}

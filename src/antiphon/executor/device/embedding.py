@@ -1,4 +1,4 @@
-"""`DeviceEmbeddingExecutor`: whole texts to vectors on a GPU, those of many requests in one pass."""
+"""`DeviceEmbeddingExecutor`: embeds whole texts of many requests in one pass on a GPU."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from antiphon.executor.upload import upload_constant
 from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops import Device
 
-#: Tokens and texts of the graphs; a pass is padded to the next size.
+#: Numbers of tokens and of texts in the graphs; a pass is padded to the next size.
 TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8193)
 TEXT_SIZES = (1, 4, 16, 64, 256)
 
 
 class PassSize(NamedTuple):
-    """How many tokens and texts a pass has room for."""
+    """Numbers of tokens and texts that a pass has room for."""
 
     tokens: int
     texts: int
 
 
 def room_for(tokens: int, texts: int) -> PassSize | None:
-    """The size of the graph for a pass; None where it has none.
+    """Return the size of the graph for a pass; None if no graph is large enough.
 
-    It has more tokens than the texts: texts that are padding begin, and end, at the first token that is.
+    The size has more tokens than the pass: padding texts begin and end at the first padding token.
     """
     wide = next((size for size in TOKEN_SIZES if tokens < size), None)
     long = next((size for size in TEXT_SIZES if texts <= size), None)
@@ -40,7 +40,7 @@ def room_for(tokens: int, texts: int) -> PassSize | None:
 
 
 class DeviceEmbeddingExecutor(OneShotExecutor):
-    """A pass is one upload, and its vectors come back in one transfer."""
+    """Embeds texts on a GPU. A pass has one upload, and one transfer of its vectors to the host."""
 
     def __init__(self, embedding: TextEmbedding, device: Device, record: bool = True) -> None:
         super().__init__(device, record)
@@ -57,7 +57,7 @@ class DeviceEmbeddingExecutor(OneShotExecutor):
         return lambda arrived: [torch.from_numpy(vector.copy()) for vector in arrived[number]]
 
     def _pack(self, plan: StepPlan, size: PassSize) -> NDArray[np.int32]:
-        """Ids, positions and types by token, then where the texts begin."""
+        """Pack ids, positions and types by token, then the first token of each text."""
         by_token = np.zeros((3, size.tokens), dtype=np.int32)
         starts = np.full(size.texts + 1, plan.num_tokens, dtype=np.int32)
         first = 0
@@ -65,12 +65,12 @@ class DeviceEmbeddingExecutor(OneShotExecutor):
             own = by_token[:, first : first + length]
             own[0], own[1], starts[index] = request.prompt, np.arange(length), first
             if self._embedding.takes_pairs:
-                own[2] = own[1] >= request.inputs  # where the second text of a pair begins
+                own[2] = own[1] >= request.inputs  # `inputs` is the first token of the second text of a pair
             first += length
         return np.concatenate([by_token.reshape(-1), starts])
 
     def _embed(self, size: PassSize, words: Tensor) -> Tensor:
-        """fp32 [texts, width]; what stands at texts that are padding is of no meaning."""
+        """Compute vectors fp32 [texts, width]; those of padding texts are arbitrary."""
         embedding = self._embedding
         ids, positions, types, starts = words.split((*(size.tokens,) * 3, size.texts + 1))
         vectors = embedding.embed(ids, positions, starts, *((types,) if embedding.takes_pairs else ())).float()

@@ -1,4 +1,4 @@
-"""`DeviceEncoderExecutor`: an encoder on a GPU, for the inputs of many requests at once."""
+"""`DeviceEncoderExecutor`: runs an encoder on a GPU for the inputs of many requests at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from antiphon.executor.upload import upload_constant
 from antiphon.models.base.parts import Encoder
 from antiphon.ops import Device
 
-#: Stages of the model that a step runs: the stages that a CPU needs apart are too short for a GPU.
+#: Number of the model's stages in a step: their length suits a CPU and is too short for a GPU.
 STAGES_PER_STEP = 16
 
 
 def num_steps(encoder: Encoder) -> int:
-    """Steps that a request takes."""
+    """Return the number of steps that a request takes."""
     return -(-encoder.num_stages // STAGES_PER_STEP)
 
 
 class DeviceEncoderExecutor(OneShotExecutor):
-    """Inputs go up in one transfer; states stay on the device, where the decoder reads them.
+    """Runs an encoder on a GPU. Inputs go up in one transfer; states stay on the device, where the decoder reads them.
 
     Between steps a request's states are kept in its `result`, so that an aborted request leaves nothing behind.
     """
@@ -45,14 +45,14 @@ class DeviceEncoderExecutor(OneShotExecutor):
             )
         run = partial(self._run, plan.stage, self._starts[count])
         states = run(x) if self._graphs is None else self._graphs.run((plan.stage, count), run, x)
-        # Copies of their own: one request may outlive another, and the next pass overwrites those of a graph.
+        # Cloned: one request may outlive another, and the next pass overwrites the states of a graph.
         outputs = [part.clone() for part in states.split(self._encoder.num_states)]
         for request, output in zip(plan.requests, outputs, strict=True):
             request.result = output
         return lambda _: outputs
 
     def _inputs(self, plan: StepPlan) -> Tensor:
-        """The inputs of stage 0, of samples where the model makes its inputs of sound."""
+        """Return the inputs of stage 0; if the requests hold samples, compute features from these."""
         features, given = self._encoder.features, [request.inputs for request in plan.requests]
         if features is None:
             return upload_constant(torch.stack(given).numpy(), self._device.torch)

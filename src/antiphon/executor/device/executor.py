@@ -1,4 +1,4 @@
-"""`DeviceExecutor`: runs the plans of a token decoder on a GPU. Nothing waits for the device but a step's result."""
+"""`DeviceExecutor`: runs the plans of a token decoder on a GPU. Only reading a step's result waits for the device."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from antiphon.ops.triton.program.choice import Draw
 
 logger = logging.getLogger(__name__)
 
-#: Tokens that are being drawn.
+#: Sampled tokens in flight to the host.
 Drawing = Drawn | DrawnTokens
 
 
 class DeviceHandle:
-    """A step on the device. `draw` begins to draw its tokens, where `submit` has not."""
+    """Step on the device. `draw` starts to sample its tokens, unless `submit` has done that."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class DeviceHandle:
         self._draw = draw
         self._timings = timings
         self._waiter = waiter
-        self._begun = begun  # on the device
+        self._begun = begun  # event at the start of the step
         self._is_first = is_first
         self._drawn: Drawing | None = None
         self._on_done: Callable[[], None] | None = None
@@ -74,7 +74,7 @@ class DeviceHandle:
             self._waiter.submit(wait_for, drawn.transfer, self._on_done)
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Call `on_done` when the tokens are on the host, from a thread that waits for them."""
+        """Call `on_done` when the tokens are on the host, in a thread that waits for them."""
         self._on_done = on_done
 
     def done(self) -> bool:
@@ -90,13 +90,14 @@ class DeviceHandle:
 
 
 class DeviceExecutor:
-    """Steps of one token for each request are CUDA graphs that may draw, and so are forward passes with prompts; what
-    reads more than the last logits, or has adapters, is launched operation by operation.
+    """Runs a token decoder on a GPU, as CUDA graphs where possible.
 
+    Steps of one token for each request are graphs, which may include sampling, and forward passes with prompts are
+    graphs too. Steps that read more than the last logits, or have adapters, are launched operation by operation.
     In batch-invariant mode every step is such a forward pass, with operations that treat every row alike.
     """
 
-    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    #: True: `choose` samples the tokens, except that `submit` does if no request needs more than its unedited logits.
     late_choice = True
 
     def __init__(
@@ -125,27 +126,27 @@ class DeviceExecutor:
         self._rows = DeviceRows(max_rows, layouts, lengths, device.torch)
         self._sampler = Sampler(self._rows, vocab_size, device.torch)
         self._swap = SwapPool(cache.arena)
-        #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
+        #: Thread that waits for steps if an engine has several devices; steps end in the order of their launch.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._max_tokens = max_tokens
-        #: Steps with drafts are rows of a decode step. While kernels of these are compiled, they are like prompts.
+        #: Whether steps with drafts run as decode steps; until these kernels are compiled, they run like prompts.
         self._can_chain = True
-        self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from outside of a graph
+        self._drawn_rows: set[int] = set()  # numbers of rows that were sampled outside a graph
         self._ahead: AheadCompiler | None = None
         self._prompt_steps: PromptSteps | None = None
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
-        # Not on the stream of steps: another model's graph may be captured there now.
+        # Not on the stream of steps, where another model's graph may be captured now.
         if record:
             with torch.inference_mode(), self._mode():
                 self._record(max_rows, vocab_size, max_step_tokens + max_rows)
         wait_for_loading(device)
 
     def compile_ahead(self, compiler: AheadCompiler, speculates: bool = False) -> None:
-        """Compile the kernels of prompts and of small decode steps, and if the model `speculates`, those of steps with
-        drafts; those of other steps follow in the background.
+        """Compile the kernels of prompts and of small decode steps, then those of other steps in the background.
 
-        Before the first step, in any thread: nothing is launched on the stream of steps.
+        If the model `speculates`, the kernels of steps with drafts are compiled before the return too. Must be called
+        before the first step, in any thread: nothing is launched on the stream of steps.
         """
         self._ahead = compiler
         prompts = self._prompt_kernels() if self._decoder.cross is None else ()
@@ -164,7 +165,7 @@ class DeviceExecutor:
             compile_in_order(compiler, prompts, steps, chained, speculates, self._decoder.owner, begin_to_chain)
 
     def _prompt_kernels(self) -> Iterable[Variant]:
-        """Those that steps with prompts launch. Nothing of these steps is kept."""
+        """Collect the kernels of steps with prompts, and free the steps."""
         with self._mode(), nullcontext() if self._forwards is None else self._forwards.listing():
             found = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
         if self._prompt_steps is not None:
@@ -172,12 +173,12 @@ class DeviceExecutor:
         return found
 
     def _record(self, max_rows: int, vocab_size: int, max_step_tokens: int) -> None:
-        """Lower the model's recording to kernels. What has none runs operation by operation, prompts in graphs."""
+        """Lower the model's recording to kernels. Without kernels, steps run operation by operation, prompts in graphs."""
         decoder, compute_type = self._decoder, self._device.compute_type
         eager = self._device.stream is not None
         forward: Callable[[Tensor, StepSize], Tensor] | None = self._unpacked_forward if eager else None
         sizes = token_sizes(max_step_tokens)
-        if self._operations is not None:  # batch-invariant: operations of its own, and decodes too are graphs of these
+        if self._operations is not None:  # batch-invariant: decode steps too are graphs of its own operations
             sizes = (*FEW_TOKEN_SIZES, *sizes)
         else:
             try:
@@ -193,7 +194,7 @@ class DeviceExecutor:
     def _prompts(
         self, recording: Recording, max_rows: int, max_step_tokens: int
     ) -> Callable[[Tensor, StepSize], Tensor] | None:
-        """The forward of steps with prompts, lowered to kernels; None where it cannot be."""
+        """Lower the forward of steps with prompts to kernels; return None if that is not possible."""
         try:
             steps = PromptSteps(recording, self._rows, max_rows, max_step_tokens, self._device.compute_type)
         except UnrecordableError as error:
@@ -204,7 +205,7 @@ class DeviceExecutor:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """On the device's stream, with the operations of batch-invariant mode if it is on."""
+        """Compute on the device's stream, with the operations of batch-invariant mode if it is on."""
         with torch.inference_mode(), on_stream(self._device), self._mode():
             yield
 
@@ -212,7 +213,7 @@ class DeviceExecutor:
         return nullcontext() if self._operations is None else use_operations(self._operations)
 
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
-        """Launch the forward pass, and the draw where it is part of it."""
+        """Launch the forward pass, including sampling if its graph does that."""
         begun = time.perf_counter()
         started: torch.cuda.Event | None = None
         with self._computing():
@@ -233,12 +234,12 @@ class DeviceExecutor:
 
     @property
     def _num_captured(self) -> int:
-        """Changes where kernels of a new size were launched, or a graph was captured."""
+        """Count that grows when kernels of a new size are launched or a graph is captured."""
         forwards = 0 if self._forwards is None else self._forwards.num_captured
         return self.num_decode_steps + forwards + len(self._drawn_rows)
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
-        """Launch the forward pass. The call that it returns begins to draw the tokens."""
+        """Launch the forward pass, and return a function that starts to sample the tokens."""
         graphs = self._graphs
         if graphs is not None and _is_decode(plan):
             rows, longest = [request.row for request in plan.requests], max(max(plan.starts) + 1, self._cross_tokens)
@@ -265,9 +266,9 @@ class DeviceExecutor:
         return partial(self._sampler.draw, plan, packed.entries, logits, observed=observed)
 
     def _launch_chained(self, plan: StepPlan, graphs: DecodeGraphs) -> Callable[[], Drawing]:
-        """Drafted tokens are rows of a decode step, behind the newest one of their request.
+        """Launch a decode step in which drafted tokens are rows after the newest token of their request.
 
-        The rows of these requests stay as they are: how far they get is known to the host before their next step.
+        The step does not advance the rows of requests with drafts: the host knows the kept tokens before the next step.
         """
         rows, tokens, offsets = list[int](), list[int](), list[int]()
         for entry, (request, count) in enumerate(zip(plan.requests, plan.counts, strict=True)):
@@ -301,16 +302,16 @@ class DeviceExecutor:
 
     @property
     def program(self) -> None:
-        """Programs of the CPU's kind."""
+        """Always None: CPU programs only."""
         return None
 
     @property
     def num_decode_steps(self) -> int:
-        """Sizes of decode steps that were lowered to kernels, which graphs launch on a GPU."""
+        """Number of sizes of decode steps that were lowered to kernels, which graphs launch on a GPU."""
         return 0 if self._graphs is None else self._graphs.num_steps
 
     def close(self) -> None:
-        """Free graphs, rows and swapped blocks; the device has finished before."""
+        """Wait for the device, then free graphs and swapped blocks."""
         if self._ahead is not None:
             self._ahead.cancel()
         if self._device.stream is not None:
@@ -321,17 +322,17 @@ class DeviceExecutor:
 
 
 def _is_decode(plan: StepPlan) -> bool:
-    """Whether every request computes and draws one token, and none needs more than the model's own forward."""
+    """Return whether every request computes and samples one token, with only the model's own forward."""
     return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan) and not _num_probed(plan)
 
 
 def _verifies(plan: StepPlan) -> bool:
-    """Whether every request computes its newest token, some with a draft, and needs only the model's own forward."""
+    """Return whether every request computes its newest token, some with drafts, with only the model's own forward."""
     return plan.num_answering == len(plan.requests) and bool(plan.drafts) and _is_plain(plan) and not _num_probed(plan)
 
 
 def _is_plain(plan: StepPlan) -> bool:
-    """Whether a step reads the logits of its last tokens and of probes only, by the model's own forward."""
+    """Return whether a step reads only the logits of last tokens, drafts and probes, by the model's own forward."""
     if has_adapters(plan):
         return False
     reads_prompt = any(
@@ -342,7 +343,7 @@ def _is_plain(plan: StepPlan) -> bool:
 
 
 def _num_probed(plan: StepPlan) -> int:
-    """Requests whose probe reads the logits of a token of this step."""
+    """Count the requests whose probe reads the logits of a token of this step."""
     triples = zip(plan.requests, plan.starts, plan.counts, strict=True)
     return sum(
         request.probe is not None and start <= request.probe[0] < start + count for request, start, count in triples
@@ -350,12 +351,12 @@ def _num_probed(plan: StepPlan) -> int:
 
 
 def _num_logits(plan: StepPlan) -> int:
-    """Rows of logits that a plain step has."""
+    """Count the rows of logits of a plain step."""
     return sum(plan.samples) + plan.num_drafted_tokens + _num_probed(plan)
 
 
 def _filters(plan: StepPlan) -> bool:
-    """Whether a request of the plan draws from only a part of the vocabulary."""
+    """Return whether a request of the plan samples from only a part of the vocabulary."""
     return any(
         params.temperature > 0 and (params.top_k > 0 or params.top_p < 1 or params.min_p > 0)
         for params in (request.params for request in plan.requests)

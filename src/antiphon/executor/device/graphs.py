@@ -1,4 +1,4 @@
-"""`DecodeGraphs`: the decode steps of a model as CUDA graphs, captured when a step of that size first comes."""
+"""`DecodeGraphs`: the decode steps of a model as CUDA graphs, captured by the first step of each size."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.program.workspace import ALIGNMENT
 
-#: Tokens of a step with drafts that are rows of a decode step. Larger ones, which gain little, are like prompts.
+#: Maximum tokens of a step with drafts that runs as a decode step; larger steps, which gain little, run like prompts.
 CHAINED_ROWS = 32
 
 
 class StepKey(NamedTuple):
-    """What steps of one kind have in common."""
+    """Key of a lowered step and its graph."""
 
     rows: int
     splits: int
@@ -38,16 +38,16 @@ class StepKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Chain:
-    """Token per batch slot, -1 if taken from the row, and how far each is from its row's next position."""
+    """Token per batch slot, -1 if taken from the row, and offset of each token from its row's next position."""
 
     tokens: Sequence[int]
     offsets: Sequence[int]
 
 
 class DecodeGraphs:
-    """Runs steps in which every request computes one token.
+    """Runs steps in which every request computes one token, or its newest token and a draft.
 
-    The step reads the rows of its requests, computes, draws with the rows' parameters unless the caller does, and
+    A step reads the rows of its requests, computes, samples with the rows' parameters unless the caller does, and
     writes the rows. Nothing is uploaded while the same requests stay in the batch.
     """
 
@@ -71,7 +71,7 @@ class DecodeGraphs:
             needed.append(most + parts_bytes(recording, rows, splits))
         heads = max(group.num_kv_heads for group in groups)
         self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
-        slots = len(groups) * -(-8 * largest // ALIGNMENT) * ALIGNMENT  # of chained steps
+        slots = len(groups) * -(-8 * largest // ALIGNMENT) * ALIGNMENT  # slots of chained steps' tokens
         self._memory = StepMemory.allocate(largest, max(needed) + slots, max(1 << 14, largest * heads), store.device)
         self._steps: dict[StepKey, LoweredDecodeStep] = {}
         self._graphs: dict[StepKey, torch.cuda.CUDAGraph] = {}
@@ -87,9 +87,9 @@ class DecodeGraphs:
         return len(self._steps)
 
     def run(self, rows: Sequence[int], longest: int, draw: Draw, chain: Chain | None = None) -> Tensor:
-        """The tokens [len(rows)] if it draws them, else the logits; the next step overwrites them.
+        """Run a step. Return tokens [len(rows)], or logits if `draw` is NOTHING; the next step overwrites these.
 
-        `longest` is how many tokens the longest of the requests has. With a chain a row may stand there several times.
+        `longest` is the number of tokens of the longest request. With a chain, `rows` may repeat a row.
         """
         if chain is None:
             count = row_bucket(len(rows), self._max_rows)
@@ -112,7 +112,7 @@ class DecodeGraphs:
         return step.logits[: len(rows)] if draw is Draw.NOTHING else self._memory.drawn[: len(rows)]
 
     def _write_rows(self, rows: Sequence[int]) -> None:
-        """Tell the device which rows the step has, if they are others than those of the last one."""
+        """Upload the rows of the step, unless they are the last step's."""
         batch = tuple(rows)
         if batch != self._batch:
             self._batch = batch
@@ -129,11 +129,11 @@ class DecodeGraphs:
             target.copy_(values)
 
     def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:
-        """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
+        """Yield the rows and kernels of decode steps that together launch every kernel, small steps first."""
         return self._variants(decode_sizes(self._max_rows, self._kv_heads, max_tokens), is_chained=False)
 
     def chained_variants(self, max_tokens: int) -> Iterator[Variant]:
-        """Kernels of steps with drafts."""
+        """Yield the kernels of steps with drafts."""
         sizes = chained_sizes(self.chained_rows, self._kv_heads, max_tokens)
         for _, variants in self._variants(sizes, is_chained=True):
             yield from variants
@@ -141,7 +141,7 @@ class DecodeGraphs:
     def _variants(self, sizes: Iterable[tuple[int, int]], is_chained: bool) -> Iterator[tuple[int, list[Variant]]]:
         last = 0
         for count, splits in sizes:
-            for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
+            for draw in (Draw.PLAIN,) if count == last else Draw:  # sampling kernels do not depend on splits
                 yield count, self._lower(count, splits, draw, is_chained).variants()
             last = count
 
@@ -156,6 +156,6 @@ class DecodeGraphs:
         if self._pool is not None:
             self._memory.rows.fill_(-1)
             self._batch = ()
-            step.run()  # loads the kernels, and compiles those that were not; every row is padding
+            step.run()  # loads the kernels, compiling them if necessary; every row is padding
             self._graphs[StepKey(count, splits, draw, is_chained)], _ = capture(step.run, self._pool)
         return step

@@ -1,4 +1,4 @@
-"""`MeasuredStep`: the decode step of a model on a device by itself, and its times."""
+"""`MeasuredStep`: the decode step of a model on a device, measured by itself."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from antiphon.ops.triton.program.costs import LaunchCost, launch_costs
 from antiphon.ops.triton.program.step import LoweredDecodeStep, StepMemory, step_bytes
 
 REPEATS = 20
-#: Clock cycles that the card is kept busy while the host launches a step: some 20 ms.
+#: Clock cycles, about 20 ms, for which the card is kept busy while the host launches a step.
 BUSY_CYCLES = 40_000_000
 
 
 class MeasuredStep:
-    """A step that gives each of the requests a token after `context` tokens.
+    """Decode step that computes a token for each request after `context` tokens.
 
-    The weights are on the device. `UnrecordableError` says why a model has no such step.
+    The weights must be on the device. Raises `UnrecordableError` with the reason if the model has no such step.
     """
 
     def __init__(
@@ -54,11 +54,10 @@ class MeasuredStep:
         return self._step.launches
 
     def costs(self) -> list[LaunchCost]:
-        """Of each launch."""
         return list(launch_costs(self.recording, self.launches, self._requests.count, self._context))
 
     def run(self, tokens: Tensor | None = None) -> Tensor:
-        """The logits after tokens [rows], or after the last ones that were drawn; launched kernel by kernel."""
+        """Compute the logits after tokens [rows], or after the last sampled tokens, launched kernel by kernel."""
         with torch.inference_mode(), on_stream(self._device):
             if tokens is not None:
                 self._requests.store.last_token.copy_(tokens)
@@ -70,20 +69,20 @@ class MeasuredStep:
         return logits
 
     def launch_seconds(self) -> list[float]:
-        """Of each launch by the card's clock: the median of some steps. No kernel starts before the last has ended."""
+        """Measure the median seconds of each launch by the card's clock. Kernels do not overlap."""
         self.run()  # compiles the kernels
         times = [self._timed([launch.__call__ for launch in self.launches]) for _ in range(REPEATS)]
         return [statistics.median(own) for own in zip(*times, strict=True)]
 
     def graph_seconds(self) -> float:
-        """Of the whole step as one CUDA graph."""
+        """Measure the median seconds of the whole step as one CUDA graph."""
         self.run()
         with torch.inference_mode(), on_stream(self._device):
             graph, _ = capture(self._step.run, torch.cuda.graph_pool_handle())
         return statistics.median(self._timed([graph.replay])[0] for _ in range(REPEATS))
 
     def _timed(self, calls: list[Callable[[], object]]) -> list[float]:
-        """Seconds of each call. The card is busy until the host has launched them, so that it never waits for it."""
+        """Measure the seconds of each call. The card is busy until the host has launched all, so it never waits."""
         events = [torch.cuda.Event(enable_timing=True) for _ in range(len(calls) + 1)]
         with torch.inference_mode(), on_stream(self._device):
             self._begin()
@@ -96,5 +95,5 @@ class MeasuredStep:
         return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
 
     def _begin(self) -> None:
-        """Every step makes its rows longer."""
+        """Reset the lengths of the rows, which every step advances."""
         self._requests.store.length.fill_(self._context)

@@ -16,34 +16,34 @@ from antiphon.executor.device.sized_graphs import SizedGraphs
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.ops import Device
 
-#: The outputs of a step, one for each request, once its transfer has been fetched.
+#: Function that returns the outputs of a step, one for each request, from its fetched transfer.
 Outputs = Callable[[Transfer], list[Any]]
 
 
 def wait_for_loading(device: Device) -> None:
-    """Wait for what this thread has launched: weights, pages and rows are made on another stream than steps use.
+    """Wait for the work that this thread has launched: steps use another stream than the one that makes weights.
 
-    To wait for the whole device is an error while a graph is captured on it.
+    Waiting for the whole device would be an error while a graph is captured on it.
     """
     if device.stream is not None:
         torch.cuda.current_stream(device.torch).synchronize()
 
 
 def on_stream(device: Device) -> AbstractContextManager[Any]:
-    """What is launched inside runs on the device's stream."""
+    """Launch the work of a `with` block on the device's stream."""
     return nullcontext() if device.stream is None else torch.cuda.stream(device.stream)
 
 
 def wait_for(transfer: Transfer, on_done: Callable[[], None]) -> None:
-    """Call `on_done` when the transfer has arrived."""
+    """Call `on_done` when the transfer has arrived or failed."""
     try:
         transfer.wait()
     finally:
-        on_done()  # fetching it raises the same error
+        on_done()  # `fetch` raises the same error
 
 
 class OneShotHandle:
-    """A step of one-shot requests on the device."""
+    """Step of one-shot requests on the device."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class OneShotHandle:
         self._timings, self._waiter, self._begun = timings, waiter, begun
 
     def choose(self) -> None:
-        """There are no tokens to draw."""
+        """Do nothing: there are no tokens to sample."""
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Call `on_done` when the step is done, from a thread that waits for it."""
+        """Call `on_done` when the step is done, in a thread that waits for the step."""
         self._waiter.submit(wait_for, self._transfer, on_done)
 
     def done(self) -> bool:
@@ -74,20 +74,20 @@ class OneShotHandle:
 
 
 class OneShotExecutor(ABC):
-    """Runs the plans of one-shot requests. Nothing waits for the device but a step's result.
+    """Runs the plans of one-shot requests. Only reading a step's result waits for the device.
 
-    A step that raises leaves the states of its requests as they were, so that they can run again in smaller steps.
+    A step that raises leaves the states of its requests unchanged, so that they can run again in smaller steps.
     """
 
     def __init__(self, device: Device, record: bool = True) -> None:
         self._device = device
         self._graphs = SizedGraphs() if record and device.stream is not None else None
-        #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
+        #: Thread that waits for steps if an engine has several devices; steps end in the order of their launch.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         wait_for_loading(device)
 
     def submit(self, plan: StepPlan) -> OneShotHandle:
-        """Launch the step."""
+        """Launch a step without waiting for it."""
         begun = time.perf_counter()
         started: torch.cuda.Event | None = None
         with torch.inference_mode(), on_stream(self._device):
@@ -101,14 +101,14 @@ class OneShotExecutor(ABC):
 
     @abstractmethod
     def _launch(self, plan: StepPlan, transfer: Transfer) -> Outputs:
-        """Launch the kernels of a step; what the host reads is added to the transfer."""
+        """Launch the kernels of a step, and add the tensors that the host reads to the transfer."""
 
     @property
     def num_graphs(self) -> int:
         return 0 if self._graphs is None else self._graphs.num_graphs
 
     def close(self) -> None:
-        """Free graphs; the device has finished before."""
+        """Wait for the device, then free the graphs."""
         if self._device.stream is not None:
             self._device.stream.synchronize()
         self._graphs = None

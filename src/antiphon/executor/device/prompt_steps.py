@@ -1,4 +1,4 @@
-"""`PromptSteps`: forward passes with prompts as kernels, lowered when a step of that size first comes."""
+"""`PromptSteps`: forward passes with prompts as kernels, lowered by the first step of each size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from antiphon.ops.triton.program.prompt_step import LoweredPromptStep, PromptWor
 
 
 class PromptSteps:
-    """The steps of one model. They share one workspace, which is reserved for the largest: one runs at a time."""
+    """Steps of one model, one at a time: they share a workspace, which has room for the largest step."""
 
     def __init__(
         self, recording: Recording, store: DeviceRows, max_rows: int, max_tokens: int, compute_type: torch.dtype
     ) -> None:
-        """For up to `max_tokens` tokens and `max_rows` requests. `UnrecordableError` says what has no kernel."""
+        """Reserve memory for up to `max_tokens` tokens and `max_rows` requests.
+
+        Raise `UnrecordableError` if an instruction has no kernel.
+        """
         self._recording, self._type = gather_early(recording), compute_type
         self._rows, self._card = store.as_step_rows(), card(store.device)
         self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
@@ -30,7 +33,7 @@ class PromptSteps:
         sizes = [StepSize(count, min(count, members), min(count, members)) for count, members in pairs]
         self._words = torch.zeros(max(sum(size.lengths) for size in sizes), dtype=torch.int32, device=store.device)
         self._memory: Tensor | None = None
-        # Of small sizes too: offsets are chosen by sizes, so that a smaller step may need more than a larger one.
+        # Small sizes count too: offsets are chosen by size, so a smaller step may need more memory than a larger one.
         needed = max(self._make(size).workspace_bytes for size in sizes)
         self._memory = torch.empty(needed, dtype=torch.uint8, device=store.device)
         self._steps: dict[StepSize, LoweredPromptStep] = {}
@@ -40,21 +43,21 @@ class PromptSteps:
         return 0 if self._memory is None else self._memory.numel()
 
     def run(self, words: Tensor, size: StepSize) -> Tensor:
-        """The logits of a packed step, which the next one overwrites. The rows grow by the tokens that it computes."""
+        """Compute the logits of a packed step, which the next step overwrites, and advance the lengths of its rows."""
         step = self.step(size)
         self._words[: len(words)].copy_(words)
         step.run()
         return step.logits
 
     def step(self, size: StepSize) -> LoweredPromptStep:
-        """The step of a size; it reads the words of the last `run`."""
+        """Return the step of a size, lowered on first use; it reads the words of the last `run`."""
         step = self._steps.get(size)
         if step is None:
             step = self._steps[size] = self._make(size)
         return step
 
     def forget(self) -> None:
-        """Free what steps so far hold."""
+        """Free the steps lowered so far."""
         self._steps.clear()
 
     def _make(self, size: StepSize) -> LoweredPromptStep:

@@ -1,4 +1,4 @@
-"""`DeviceRows`: the rows of running requests in a GPU's memory."""
+"""`DeviceRows`: the state of running requests, by row, in a GPU's memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.ops.triton.program.rows import StepRows
 
 
 class DeviceRows:
-    """One int32 array, a row after the other. A plan's changes go up as one array of pairs; without any, nothing does.
+    """Rows in one int32 array, row after row. A plan's changes are uploaded as one array of pairs, if there are any.
 
     Kernels advance the lengths and output indices of rows and write their last tokens.
     """
@@ -38,12 +38,12 @@ class DeviceRows:
         self.cross_tokens, self.adapter = self.column("cross_tokens"), self.column("adapter")
 
     def column(self, name: str, dtype: torch.dtype = torch.int32) -> Tensor:
-        """A column of all rows, as a view."""
+        """Return a column of all rows, as a view."""
         column = self.layout.columns[name]
         return self.words[:, column.offset : column.offset + column.words].view(dtype)[:, 0]
 
     def as_step_rows(self) -> StepRows:
-        """The same words as the steps of `ops/triton/program` read them."""
+        """Return the same words in the form that the steps of `ops/triton/program` read."""
         groups = [layout.group for layout in self.layouts]
         columns = {name: column.offset for name, column in self.layout.columns.items()}
         tables = {group.name: table.offset for group, table in zip(groups, self.layout.tables, strict=True)}
@@ -51,7 +51,7 @@ class DeviceRows:
         return StepRows(self.words, columns, tables, cross)
 
     def leave(self, rows: Iterable[int]) -> None:
-        """The plan's step does not advance these rows: they are set when their requests are computed next."""
+        """Mark rows that the plan's step does not advance: `apply` sets them when their requests are computed next."""
         self._left.update(rows)
 
     def apply(self, plan: StepPlan) -> None:
@@ -68,9 +68,10 @@ class DeviceRows:
     def draw(
         self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, and keep it as the last; of a draft, the last kept.
+        """Sample a token for each row with the row's parameters, and store it as the row's last token.
 
-        The lengths of rows grow by the drafted tokens that are kept.
+        With drafts, `rows` repeats a row for each token that it may keep: the last kept token is stored, and the row's
+        length grows by the drafted tokens that are kept.
         """
         at = upload(rows, self.device)
         floats = (self.column(name, torch.float32)[at] for name in ("temperature", "top_p", "min_p"))

@@ -12,9 +12,11 @@ from antiphon.ops.triton.capture import capture
 
 
 class SizedGraphs:
-    """Launching a pass kernel by kernel takes the host longer than the device takes to compute a small one; a graph is
-    one launch. It is captured when its size comes a second time: the first run compiles the kernels, and a size that
-    comes once is not worth it.
+    """Runs passes as CUDA graphs, one for each size of inputs.
+
+    Launching a small pass kernel by kernel takes the host longer than the device computes; a graph is one launch.
+    A size is captured when it occurs a second time: the first run compiles the kernels, and capturing a size that
+    occurs only once would cost more than it saves.
     """
 
     def __init__(self) -> None:
@@ -29,12 +31,12 @@ class SizedGraphs:
 
     @property
     def num_seen(self) -> int:
-        """Sizes that have run."""
+        """Number of sizes that have run."""
         return len(self._seen)
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Passes inside run to list their kernels: none is captured, and they do not count as seen."""
+        """Run the passes of a `with` block only to list their kernels: they are not captured or counted as seen."""
         self._captures = False
         try:
             yield
@@ -43,9 +45,9 @@ class SizedGraphs:
             self._seen.clear()
 
     def run(self, size: Hashable, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-        """compute(inputs), on the current stream; the next pass of any size may overwrite it.
+        """Return compute(inputs), run on the current stream; the next pass of any size may overwrite the result.
 
-        Inputs of one size have one shape and one type, and `compute` does the same with them every time.
+        Inputs of one size must have one shape and type, and `compute` must do the same with these every time.
         """
         found = self._graphs.get(size)
         if found is None and size in self._seen and self._captures:

@@ -1,4 +1,4 @@
-"""`DeviceSynthesisExecutor`: the stages of a speech model on a GPU, for the utterances of many requests at once."""
+"""`DeviceSynthesisExecutor`: runs the stages of a speech model on a GPU for the utterances of many requests at once."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def _together(function: Callable[[SpeechState], SpeechState], states: Sequence[S
 
 
 class DeviceSynthesisExecutor(OneShotExecutor):
-    """Every stage computes its utterances as one padded batch.
+    """Computes the utterances of each stage as one padded batch.
 
-    Two things come to the host, each in one transfer at the end of a stage: how long every phoneme lasts, and the
-    samples. A request gets its new state with the result, so that one whose stage failed still has the one before.
+    The durations of phonemes and the samples come to the host, each in one transfer at the end of a stage. A request
+    gets its new state with the result, so that a request whose stage failed still has its previous state.
     """
 
     def __init__(self, synthesis: SynthesisStages, device: Device) -> None:
-        super().__init__(device, record=False)  # sizes are those of the utterances: few come twice
+        super().__init__(device, record=False)  # sizes follow from the utterances: few occur twice
         self._synthesis = synthesis
 
     def _launch(self, plan: StepPlan, transfer: Transfer) -> Outputs:
-        """cuDNN's 32-bit factors are not rounded to TF32: durations and pitch depend on them."""
+        """Launch a stage without TF32 in cuDNN: durations and pitch need the full precision of fp32."""
         states, order = gathered(plan)
         with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
             states = self._synthesis.advance(plan.stage, states, _together)
@@ -48,14 +48,17 @@ class DeviceSynthesisExecutor(OneShotExecutor):
 
 
 def _add(transfer: Transfer, state: SpeechState, is_last: bool) -> tuple[int | None, int | None]:
-    """Add what the host needs after a stage to a transfer: the counts once they are known, and the samples."""
+    """Add the tensors that the host needs after a stage to a transfer: counts when first known, and final samples.
+
+    Return their numbers in the transfer, or None.
+    """
     is_timed = state.id_frames is not None or "counts" not in state.tensors
     counts = None if is_timed else transfer.add(state.tensors["counts"])
     return counts, transfer.add(state.tensors["samples"]) if is_last else None
 
 
 def _arrived(state: SpeechState, transfer: Transfer, counts: int | None, samples: int | None) -> SpeechState:
-    """The state with what has arrived."""
+    """Return the state with the counts and samples that have arrived, by their numbers in the transfer."""
     if counts is not None:
         state = state.timed(transfer[counts].tolist())
     if samples is not None:

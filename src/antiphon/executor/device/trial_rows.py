@@ -1,4 +1,4 @@
-"""`TrialRows`: requests of one length that exist for a measurement or a check alone, with blocks of their own."""
+"""`TrialRows`: rows and blocks of requests that exist only for a measurement or a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antiphon.ops.cache import OFFSET_UNIT
 
 
 class TrialRows:
-    """Room for `max_tokens` tokens of each of `count` requests, whose rows are 0, 1, ... The pages hold zeros."""
+    """Rows 0 to `count` - 1 with room for `max_tokens` tokens each. The pages hold zeros."""
 
     def __init__(
         self, decoder: TokenDecoder, count: int, max_tokens: int, page_type: torch.dtype, device: torch.device
@@ -28,7 +28,7 @@ class TrialRows:
         self._fill_tables(layouts)
 
     def batch(self, tokens: Tensor, start: int = 0) -> Batch:
-        """The step that computes tokens [count, n] of every request from position `start` on, with all logits."""
+        """Build the step that computes tokens [count, n] of the requests from position `start` on, with all logits."""
         count, length = tokens.shape
         device = self.store.device
         rows = torch.arange(count, device=device).repeat_interleave(length)
@@ -51,7 +51,7 @@ class TrialRows:
         )
 
     def _num_blocks(self, layout: CacheLayout) -> int:
-        """Of one request."""
+        """Return the number of blocks of one request."""
         return -(-self.max_tokens // layout.block_tokens)
 
     def _fill_tables(self, layouts: list[CacheLayout]) -> None:

@@ -1,4 +1,4 @@
-"""`CountTable`: gives slots of `TokenCounts` to the requests with penalties."""
+"""`CountTable`: allocates slots of `TokenCounts` to requests with penalties."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FIRST_SLOTS, FIRST_CAPACITY = 4, 256
 
 
 class CountTable:
-    """The counts on their device. Both dimensions grow when they are full; `counts` is then another object."""
+    """Token counts on the device. Both dimensions grow when they are full; `counts` is then a new object."""
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._device = device
         self._free: list[int] = []
-        self._most = 0  # no slot has more distinct tokens
+        self._most = 0  # upper bound of the number of distinct tokens in a slot
         self.counts = self._allocate(0, FIRST_CAPACITY)
 
     def take(self, request: Request) -> int:
-        """A slot with the tokens of the request so far: those of its output and, for repetition, of its prompt."""
+        """Allocate a slot with the counts of a request's output and, for a repetition penalty, its prompt's tokens."""
         if not self._free:
             self._grow(max(FIRST_SLOTS, 2 * len(self.counts.num_ids)), self.counts.ids.shape[1])
-        # A prompt may hold tokens that are never drawn.
+        # A prompt may hold tokens outside the vocabulary, which are never sampled.
         prompt = request.prompt if request.params.repetition_penalty != 1.0 else ()
         known = {token: 0 for token in prompt if 0 <= token < self._vocab_size} | Counter(request.output)
         columns = (np.fromiter(column, np.int32, len(known)) for column in (known.keys(), known.values()))
@@ -45,7 +45,7 @@ class CountTable:
         return slot
 
     def extended(self, slot: int, token: int) -> int:
-        """Another slot, with the counts of this one and one token more."""
+        """Allocate a slot with the counts of another slot and one more token."""
         if not self._free:
             self._grow(2 * len(self.counts.num_ids), self.counts.ids.shape[1])
         new = self._free.pop()
@@ -60,10 +60,10 @@ class CountTable:
         self._free.append(slot)
 
     def count(self, slots: Tensor, tokens: Tensor) -> None:
-        """Count the tokens that were drawn, one for each slot; -1 counts nothing."""
+        """Count sampled tokens, one for each slot; -1 counts nothing."""
         capacity = self.counts.ids.shape[1]
         if self._most == capacity:
-            # The bound took every draw for a new token; only here is the true number read.
+            # The bound took every token for a new one; reading the true number waits for the device, so do it rarely.
             self._most = int(self.counts.num_ids.max())
             if 2 * self._most > capacity:
                 self._grow(len(self.counts.num_ids), 2 * capacity)

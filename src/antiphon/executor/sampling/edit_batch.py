@@ -1,4 +1,4 @@
-"""`EditBatch`: the edits of the rows of a step as the tensors of `LogitEditRows`."""
+"""`EditBatch`: the logit edits of a step's rows as the tensors of `LogitEditRows`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from antiphon.ops import LogitEditRows, Penalties, TokenLists, TokenMasks
 
 NO_EDITS = FixedEdits()
 
-#: The bytes of a grammar's mask, None without one, or the exception that the grammar raised.
+#: Bytes of a grammar's mask, None without a mask, or the exception that the grammar raised.
 Mask = NDArray[np.uint8] | Exception | None
 
 
 class EditBatch:
-    """The edits of all rows that have any. What does not change between steps is built and uploaded once."""
+    """Logit edits of all rows that have edits. Tensors that stay the same between steps are uploaded once."""
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
@@ -45,13 +45,13 @@ class EditBatch:
         return row in self._rows
 
     def remove_left(self) -> None:
-        """Free the edits of requests that left their row."""
+        """Free the edits of requests that have left their row."""
         for row, edits in list(self._rows.items()):
             if edits.request.row != row:
                 self._remove(row)
 
     def set_up(self, request: Request) -> None:
-        """Take over a row that a request was given."""
+        """Replace the edits of a row by those of the request that the row was given to."""
         self._remove(request.row)
         edits = row_edits(request, self._vocab_size)
         if edits is not None and request.row >= 0:
@@ -65,14 +65,14 @@ class EditBatch:
             self._counts.release(edits.slot)
 
     def _live(self, row: int) -> RowEdits | None:
-        """The edits of a row. A request that ended while its step was in flight has no next token."""
+        """Return the edits of a row; None without edits, or if its request ended while the step was in flight."""
         edits = self._rows.get(row)
         return None if edits is None or edits.request.is_ended else edits
 
     def masks(self, row: int, num_drafted: int = 0) -> list[Mask]:
-        """The masks of a row for its next token, and for the one after each token of its draft.
+        """Return the masks of a row for its next token and for the token after each drafted token.
 
-        One that fails is that row's failure.
+        If the grammar fails, its exception takes the place of the masks.
         """
         edits = self._live(row)
         if edits is None:
@@ -89,9 +89,9 @@ class EditBatch:
     def build(
         self, rows: Sequence[int], masks: Sequence[Mask], ahead: Sequence[Sequence[int]] | None = None
     ) -> tuple[LogitEditRows, dict[int, Exception]]:
-        """The edits of these rows for their next tokens, and by index the failures of rows, which are not edited.
+        """Return the edits of rows for their next tokens, and by index the errors of failed rows, which get no edits.
 
-        With drafts, a row comes once for each token that it may keep, and `ahead` has the drafted tokens before each.
+        With drafts, `rows` repeats a row for each token that it may keep, and `ahead` has the drafted tokens before it.
         """
         self._return_borrowed()
         fixed, slots = [NO_EDITS] * len(rows), [-1] * len(rows)
@@ -122,7 +122,7 @@ class EditBatch:
         return found, failures
 
     def _extended(self, slot: int, token: int) -> int:
-        """Counts with one token more, for this step only."""
+        """Borrow a slot with the counts of another slot and one more token, for this step only."""
         self._borrowed.append(self._counts.extended(slot, token))
         return self._borrowed[-1]
 
@@ -132,7 +132,7 @@ class EditBatch:
         self._borrowed.clear()
 
     def count(self, rows: Sequence[int], tokens: Tensor, drafts: DraftRows | None = None) -> None:
-        """Count the tokens drawn for these rows, on the device; of a draft, those that are kept."""
+        """Count the tokens sampled for these rows, on the device; of a draft, only the kept tokens."""
         slots = tuple(self._rows[row].slot if row in self._rows else -1 for row in rows)
         if max(slots, default=-1) < 0:
             return
@@ -144,7 +144,7 @@ class EditBatch:
         self._counts.count(self._slots[1], tokens)
 
     def _count_kept(self, slots: Tensor, tokens: Tensor, drafts: DraftRows) -> None:
-        """Count position by position, since one count takes one token of a slot."""
+        """Count kept tokens position by position, since a call counts one token per slot."""
         firsts, last = self._put(drafts.firsts), drafts.last_kept(tokens)
         for position in range(int(drafts.offsets.max()) + 1):
             rows = firsts + position
@@ -184,7 +184,7 @@ class EditBatch:
         )
 
     def _masks(self, masks: Sequence[Mask]) -> TokenMasks | None:
-        """Masks of any length; tokens past the end of one are disallowed."""
+        """Pack masks of any length; tokens past the end of a mask are disallowed."""
         given = {row: mask for row, mask in enumerate(masks) if isinstance(mask, np.ndarray)}
         if not given:
             return None

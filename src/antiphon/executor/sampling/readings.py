@@ -1,6 +1,6 @@
-"""What requests read of logits beside their token: log-probabilities, the likeliest tokens, ranks, probes.
+"""Readings of logits beside the sampled tokens: log-probabilities, the likeliest tokens, ranks, probes.
 
-All rows of a step are read together, and the values stay on their device until one transfer brings them over.
+All rows of a step are read together, and the values stay on the device until one transfer copies them to the host.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Pairs = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which rows of the unedited logits are read: first the probes', then the prompts', then those of drawn tokens."""
+    """Rows of the unedited logits to read: first for probes, then for prompts, then for sampled tokens."""
 
     probes: list[int] = field(default_factory=list)  # entries
-    prompts: list[tuple[int, int]] = field(default_factory=list)  # entries and how many tokens of each are read
-    drawn: list[int] = field(default_factory=list)  # indexes among the sampling entries
+    prompts: list[tuple[int, int]] = field(default_factory=list)  # (entry, number of its tokens to read)
+    drawn: list[int] = field(default_factory=list)  # indices in the sampling entries
     rows: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)  # of probes and prompts; drawn tokens come later
-    num_top: int = 0  # the most that any of the rows asks for
+    tokens: list[int] = field(default_factory=list)  # tokens of probes and prompts; sampled tokens are appended later
+    num_top: int = 0  # maximum number of likeliest tokens that a row needs
     has_ranks: bool = False
 
 
 def wanted(plan: StepPlan, step: StepEntries) -> Wanted:
-    """What the requests of a step read of their unedited logits."""
+    """Collect the rows of unedited logits that the requests of a step read."""
     found = Wanted()
     tops, has_ranks = [0], False
     for entry, row in step.probe_rows.items():
@@ -67,7 +67,7 @@ def num_prompt_top(plan: StepPlan, entry: int) -> int:
 
 
 class Readings:
-    """The readings of one step's unedited logits, from before the edits until their values are on the host."""
+    """Readings of one step's unedited logits, from before the edits until their values are on the host."""
 
     def __init__(self, plan: StepPlan, step: StepEntries, logits: Tensor) -> None:
         self._plan = plan
@@ -82,7 +82,7 @@ class Readings:
         self._logprobs = logits.float().log_softmax(-1)
 
     def read(self, drawn: Tensor | None, transfer: Transfer) -> None:
-        """Read the values of all tokens; `drawn` are those of the sampling entries."""
+        """Read the values of all tokens; `drawn` are the sampled tokens of the sampling entries, if any."""
         wanted = self._wanted
         if not wanted.rows:
             return
@@ -94,7 +94,7 @@ class Readings:
         picked = self._logprobs[at, tokens]
         self._values = transfer.add(picked)
         if wanted.has_ranks:
-            own = torch.zeros_like(self._logprobs[:, 0]).index_copy_(0, at, picked)  # a row is read once
+            own = torch.zeros_like(self._logprobs[:, 0]).index_copy_(0, at, picked)  # rows are distinct
             self._ranks = transfer.add((self._logprobs >= own[:, None]).sum(-1)[at])
         if wanted.num_top:
             values, ids = self._logprobs.topk(min(wanted.num_top, self._logprobs.shape[1]))
@@ -105,7 +105,7 @@ class Readings:
         return [list(zip(*pair, strict=True)) for pair in zip(ids, values, strict=True)]
 
     def report(self, transfer: Transfer, result: StepResult) -> None:
-        """Put the values that were transferred into the result."""
+        """Store the transferred values in the result."""
         wanted, plan = self._wanted, self._plan
         if not wanted.rows:
             return
@@ -139,7 +139,7 @@ class Readings:
 
 
 class BeamReadings:
-    """The likeliest tokens of rows that are hypotheses of a search: enough for all of its beams and an end."""
+    """Likeliest tokens of a beam search's hypotheses: one more than the beams, since one may be an end token."""
 
     def __init__(self, plan: StepPlan, step: StepEntries, logits: Tensor, transfer: Transfer) -> None:
         widths = {

@@ -1,4 +1,4 @@
-"""`RowEdits`: the logit edits of one request, and those that hold for its next token."""
+"""`RowEdits`: the logit edits of one request, and the edits in force for its next token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_VALUES: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
 
 @dataclass(frozen=True, eq=False)
 class FixedEdits:
-    """Edits of a row that stay the same for many tokens; another object means that they changed."""
+    """Edits of a row that stay the same for many tokens; compared by identity: a new object means changed edits."""
 
     allowed: Ids = field(default_factory=lambda: NO_IDS)
     banned: Ids = field(default_factory=lambda: NO_IDS)
@@ -30,21 +30,20 @@ class FixedEdits:
 
 
 def row_edits(request: Request, vocab_size: int) -> RowEdits | None:
-    """The edits of a request, or None if it has none."""
     if request.constraint is None and request.rules is None and not request.params.edits_logits:
         return None
     return RowEdits(request, vocab_size)
 
 
 class RowEdits:
-    """One request's edits. Tokens outside the vocabulary are an error that `fixed` raises, whenever it is called.
+    """Logit edits of one request. `fixed` raises `ValueError` if they name tokens outside the vocabulary.
 
-    `ahead` are drafted tokens that stand between the request's own and the next one.
+    Methods take drafted tokens between the request's own tokens and the next one as `ahead`.
     """
 
     def __init__(self, request: Request, vocab_size: int) -> None:
         self.request = request
-        self.slot = -1  # of the counts of its tokens, where penalties need them
+        self.slot = -1  # slot of its token counts; -1 without penalties
         self._vocab_size = vocab_size
         self._made: dict[tuple[int, bool, bool], FixedEdits] = {}
 
@@ -53,13 +52,13 @@ class RowEdits:
         return self.request.params.has_penalties
 
     def _opening(self, num_ahead: int = 0) -> int:
-        """The token of a transcript's opening that is next, or -1 after the opening."""
+        """Return the index of the next token in the transcript's opening; -1 after it, or without one."""
         request = self.request
         position = request.num_output_tokens + num_ahead
         return -1 if request.rules is None or position >= len(request.rules.opening) else position
 
     def mask(self) -> NDArray[Any] | None:
-        """The grammar's mask for the next token, if it has one. Raises what the grammar raises."""
+        """Return the grammar's mask for the next token; None without a mask. The grammar's errors propagate."""
         constraint = self.request.constraint
         if constraint is None or self.request.is_ended or self._opening() >= 0:
             return None
@@ -67,12 +66,12 @@ class RowEdits:
         return found
 
     def draft_masks(self, count: int) -> Sequence[NDArray[Any] | None]:
-        """The grammar's masks after each of the `count` tokens of a draft."""
+        """Return the grammar's masks for the tokens after each of the draft's `count` tokens."""
         constraint = self.request.constraint
         return [None] * count if constraint is None or self.request.is_ended else constraint.draft_masks()
 
     def span(self, ahead: Sequence[int] = ()) -> Span | None:
-        """Where a transcript's rules allow the next token."""
+        """Return the span of tokens that a transcript's rules allow next; None if no rules apply."""
         request = self.request
         if request.rules is None or self._opening(len(ahead)) >= 0:
             return None
@@ -80,7 +79,7 @@ class RowEdits:
         return transcript_span(request.rules, tokens, self._vocab_size)
 
     def fixed(self, num_ahead: int = 0) -> FixedEdits:
-        """Everything else that holds for the next token."""
+        """Return the other edits for the next token: allowed and banned tokens, bias, penalties, typical sampling."""
         request = self.request
         opening = self._opening(num_ahead)
         rules = request.rules

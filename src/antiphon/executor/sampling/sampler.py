@@ -1,4 +1,4 @@
-"""Tokens from logits: batched over requests with different parameters, with log-probabilities where requested."""
+"""Sampling of tokens, batched over requests with different parameters, with log-probabilities where requested."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from antiphon.executor.upload import upload_numbers
 
 
 class SampledRows(Protocol):
-    """A store of rows as the sampler uses it."""
+    """Store of rows as the sampler uses it."""
 
     def draw(
         self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, as `ops.sample` does, and keep it as the last.
+        """Sample a token for each row with the row's parameters, and store it as the row's last; see `ops.sample`.
 
-        With drafts, a row comes once for each token that it may keep; the last one that it keeps is its last.
+        With drafts, `rows` repeats a row for each token that it may keep; the last kept token is stored.
         """
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Tokens that are being drawn, with what the requests read of the logits."""
+    """Sampled tokens in flight to the host, with the readings of the logits."""
 
     transfer: Transfer
     readings: Readings
     beams: BeamReadings | None = None
-    tokens: int = 0
-    logprobs: int | None = None
+    tokens: int = 0  # number in the transfer
+    logprobs: int | None = None  # number in the transfer
     failures: dict[int, str] = field(default_factory=dict)
-    observed: dict[int, int] = field(default_factory=dict)  # by entry: its number in the transfer
+    observed: dict[int, int] = field(default_factory=dict)  # entry → number in the transfer
     drafts: DraftRows | None = None
 
     def done(self) -> bool:
@@ -68,7 +68,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class DrawnTokens:
-    """Tokens that are being drawn, of requests that read nothing else."""
+    """Sampled tokens in flight to the host, of requests without readings."""
 
     transfer: Transfer
     drafts: DraftRows | None = None
@@ -84,7 +84,7 @@ class DrawnTokens:
 
 
 class Sampler:
-    """Keeps the edits of the rows that have any; everything else is in the row store."""
+    """Samples the tokens of steps. Keeps the logit edits of rows; their other state is in the row store."""
 
     def __init__(self, store: SampledRows, vocab_size: int, device: torch.device | None = None) -> None:
         self._store = store
@@ -92,14 +92,14 @@ class Sampler:
         self._edits = EditBatch(vocab_size, device or torch.device("cpu"))
 
     def set_up(self, plan: StepPlan) -> None:
-        """Set up the rows that the plan gave to requests, and free the edits of requests that left theirs."""
+        """Set up the edits of rows that the plan gave to requests, and free those of requests that left their rows."""
         if self._edits:
             self._edits.remove_left()
         for setup in plan.row_setups:
             self._edits.set_up(setup.request)
 
     def is_plain(self, plan: StepPlan) -> bool:
-        """Whether the plan's requests need only a token drawn from their unedited logits."""
+        """Return whether the plan's requests need only tokens sampled from their unedited logits."""
         edits = self._edits
         return all(
             request.row not in edits
@@ -110,9 +110,9 @@ class Sampler:
         )
 
     def masks(self, plan: StepPlan) -> list[Mask]:
-        """The grammars' masks for the rows that tokens are drawn from, in order.
+        """Return the grammars' masks for the rows that tokens are sampled from, in order.
 
-        They follow the requests' committed tokens, and their drafts.
+        The masks follow the requests' committed tokens and drafts.
         """
         entries = [entry for entry, samples in enumerate(plan.samples) if samples]
         if not self._edits:
@@ -123,7 +123,7 @@ class Sampler:
         return found
 
     def sample(self, plan: StepPlan, step: StepEntries, logits: Tensor, masks: list[Mask] | None = None) -> StepResult:
-        """Draw the tokens of the sampling entries, write them to their rows, and wait for them."""
+        """Sample the tokens of the sampling entries, write them to their rows, and wait for them."""
         return self.draw(plan, step, logits, masks).result()
 
     def draw(
@@ -134,12 +134,12 @@ class Sampler:
         masks: list[Mask] | None = None,
         observed: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> Drawn:
-        """Begin to draw the tokens of the sampling entries and write them to their rows.
+        """Start to sample the tokens of the sampling entries and to write them to their rows.
 
-        `masks` are those of `masks(plan)`; they are asked for here unless they are given. The logits may be changed.
+        `masks` is the result of `masks(plan)`, which is called here if it is None. The logits may be changed.
         `observed` becomes part of the result, on the host.
         """
-        # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
+        # Rows of the head beyond the tokenizer's vocabulary are padding and must never be sampled.
         logits = logits[:, : self.vocab_size]
         readings, transfer = Readings(plan, step, logits), Transfer()
         seen = {entry: transfer.add(attention) for entry, attention in observed.items()}
@@ -169,9 +169,9 @@ class Sampler:
     def _edit(
         self, plan: StepPlan, step: StepEntries, rows: np.ndarray, logits: Tensor, masks: list[Mask]
     ) -> dict[int, str]:
-        """Apply the rows' edits. One that fails is reported by entry; the others of the step continue.
+        """Apply the rows' edits and return the errors of failed rows by entry; the other entries continue.
 
-        A draft is not followed to a row whose edits fail: the next step will show whether the request gets there.
+        A draft ends before a row whose edits fail: the next step will show whether the request gets there.
         """
         drafts = step.drafts
         ahead = None if drafts is None else [drafts.ahead(plan, index) for index in range(len(rows))]

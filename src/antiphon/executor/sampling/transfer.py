@@ -1,4 +1,4 @@
-"""`Transfer`: several tensors of 32-bit values brought to the host in one copy."""
+"""`Transfer`: one copy of several tensors of 32-bit values to the host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 
 class Transfer:
-    """Tensors are added on their device and `start` begins the copy; after `fetch` the arrays are read by the numbers
-    that `add` returned. From a GPU the copy runs behind the kernels before it, and only `fetch` waits.
+    """Copy of tensors to the host: `add` the tensors, `start` the copy, `fetch` it.
+
+    The arrays are then read by the numbers that `add` returned. From a GPU the copy runs after the kernels launched
+    before it; only `wait` and `fetch` wait for it.
     """
 
     def __init__(self) -> None:
@@ -23,13 +25,13 @@ class Transfer:
         self._is_started = False
 
     def add(self, tensor: Tensor) -> int:
-        """Take a float32 or integer tensor; integers are brought over as int32."""
+        """Add a float32 or integer tensor and return its number; integers are copied as int32."""
         narrow = tensor if tensor.dtype is torch.float32 else tensor.to(torch.int32)
         self._tensors.append(narrow)
         return len(self._tensors) - 1
 
     def start(self, stream: torch.cuda.Stream | None = None) -> None:
-        """Begin to copy everything that was added. Without anything, it arrives when the stream has got this far."""
+        """Start the copy of all tensors added. Without tensors, it arrives when the stream has got this far."""
         self._is_started = True
         flat = [tensor.contiguous().view(torch.int32).view(-1) for tensor in self._tensors]
         if not flat:
@@ -48,26 +50,25 @@ class Transfer:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether `fetch` returns, or raises, without waiting. A fault of the device is raised there, not here."""
+        """Whether `fetch` returns, or raises, without waiting. Faults of the device are raised there, not here."""
         try:
             return self._arrived is None or self._arrived.query()
         except Exception:
             return True
 
     def wait(self) -> None:
-        """Return when the copy has arrived."""
         if self._arrived is not None:
             self._arrived.synchronize()
 
     def seconds_since(self, begun: torch.cuda.Event) -> float:
-        """Seconds of the device from another event to the arrival."""
+        """Return the seconds from an event to the arrival, by the device's clock; 0 if nothing came from a GPU."""
         return 0.0 if self._arrived is None else begun.elapsed_time(self._arrived) * 1e-3
 
     def fetch(self) -> None:
-        """Wait for the copy, which begins now unless it has, and read it.
+        """Wait for the copy, which starts now if it has not started, and read it.
 
-        The arrays are no pinned memory. That must not be freed by another thread while this one captures a graph: torch
-        would record an event of the stream in the graph, and fail when it asks later whether the event has passed.
+        The arrays are copies of the pinned memory, which another thread must not free while this thread captures a
+        graph: torch would record an event of the stream in the graph, and fail when it queries the event later.
         """
         if not self._is_started:
             self.start()

@@ -111,7 +111,6 @@ def _can_use_int8(instruction: Instruction) -> bool:
 
 
 def instruction_cost(instruction: Instruction, size: UniformStep, limits: MachineLimits) -> Cost:
-    """Compute the cost of an instruction in a step of a size."""
     symbols = size.symbols()
     rows = as_dim(instruction.rows).value(symbols)
     pairs, keys = _attended(instruction, size, symbols)
