@@ -104,11 +104,11 @@ def table_rows(group: GroupBatch) -> Tensor:
 
 
 def query_tiles(starts: Tensor, num_queries: int, tokens: int, first: int = 0) -> Tensor:
-    """Return int32 [tiles, 2]: request, and first query in the request's chunk, of each tile of `tokens` queries.
+    """Return the request, and the first query in its chunk, of each tile of `tokens` queries: int32 [tiles, 2].
 
     `starts` [R + 1] divides the queries among requests. Requests before `first` are left out; `num_queries` counts the
-    queries of the others. The list is as long as it can get, so that nothing is read back; unused entries have request
-    -1.
+    queries of the others. The list has the maximum possible length, since the host does not read `starts`; unused
+    entries have request -1.
     """
     requests = len(starts) - 1
     count = min(num_queries, num_queries // tokens + requests - first)

@@ -25,7 +25,7 @@ NICENESS = 10
 
 
 class ProcessEndedError(RuntimeError):
-    """A process was killed, or could not start."""
+    """Error of a process that was killed, or could not start."""
 
 
 class CompilerProcess:

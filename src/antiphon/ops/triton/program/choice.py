@@ -56,7 +56,7 @@ def choice_launches(
     take: Callable[[Sequence[int], torch.dtype], Tensor], filtered: bool, early: bool,
     chain: tuple[Tensor, Tensor] | None = None,
 ) -> list[Launch]:  # fmt: skip
-    """Sample for rows[:count] of the columns from logits[:count, :vocab_size], into drawn[:count] (int32).
+    """Return the launches that sample for rows[:count] from logits[:count, :vocab_size] into drawn[:count] (int32).
 
     A negative row is padding. Each token becomes its row's last token, and the row grows by one. `take` allocates
     memory that keeps its contents between the launches; `early` launches may start while the previous kernel still

@@ -37,7 +37,7 @@ class Readers:
         return value
 
     def indices(self, value: Value) -> list[int]:
-        """Return the indices of the instructions that read a value, in order; one past the last is the caller."""
+        """Return the sorted indices of a value's readers; the caller's index is the number of instructions."""
         return self._indices.get(id(self.origin(value)), [])
 
     def of(self, value: Value) -> list[Instruction | None]:

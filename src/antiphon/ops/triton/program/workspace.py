@@ -14,7 +14,7 @@ ALIGNMENT = 256
 
 
 class StepWorkspace:
-    """Ranges of one array of bytes. Without an array, only counts the bytes that a step would need."""
+    """Allocator of ranges in one array of bytes; without an array, it only counts the bytes that a step needs."""
 
     def __init__(self, memory: Tensor | None) -> None:
         self._memory = memory

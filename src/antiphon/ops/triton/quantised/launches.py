@@ -79,7 +79,7 @@ def pack_launch(product: Product, packed: Tensor, card: Card) -> Launch:
 def vector_launch(
     piece: BlockRows, first: int, packed: Tensor, product: Product, card: Card, tile: BlockVectorTile | None = None
 ) -> Launch:
-    """Return the product of one packed row with a piece of a weight, written to columns from `first` on."""
+    """Return the launch that multiplies one packed row by a piece of a weight, into columns from `first` on."""
     columns = piece.rows // 2 if product.gated else piece.rows
     tile = tile or vector_tile(piece.form, piece.columns, columns, product.gated)
     return Launch(
@@ -96,7 +96,7 @@ def row_launch(
     piece: BlockRows, first: int, part: int, product: Product, counters: Tensor, scratch: Scratch, card: Card,
     tile: BlockRowTile | None = None,
 ) -> Launch:  # fmt: skip
-    """Return the product of up to 64 rows with a piece of a weight, written to columns from `first` on.
+    """Return the launch that multiplies up to 64 rows by a piece of a weight, into columns from `first` on.
 
     `part` is the index of the piece's first sum of squares for the next norm. The result may be columns of a wider
     tensor.

@@ -72,7 +72,7 @@ class RowScaledMatrix:
         return out
 
     def vector_launch(self, product: Product, on: Card) -> Launch:
-        """Return the product of up to `VECTOR_ROWS` rows, norm included."""
+        """Return the launch of a product of up to `VECTOR_ROWS` rows, norm included."""
         columns, norm = product.out.shape[1], product.norm
         return Launch(
             "product", fp8_vector_product, (-(-columns // 8),),

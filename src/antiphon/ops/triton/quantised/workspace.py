@@ -36,7 +36,7 @@ _largest: dict[torch.device, int] = {}
 
 
 def expect_weight(device: torch.device, rows: int, columns: int) -> None:
-    """Note a quantised weight on the device, so that its workspaces have room for the weight from the first use."""
+    """Record a quantised weight of the device, so that workspaces have room for the weight from their first use."""
     _largest[device] = max(_largest.get(device, 0), rows * columns * 2)
 
 

@@ -35,7 +35,7 @@ def _load_tokens(
     key_scale_base, value_scale_base, channels, to: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr,
     EVEN: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Return keys and values of the visible tokens with numbers `index`, and the mask of `index` below `high`."""
+    """Return keys and values of the visible tokens numbered `index`, and the mask of `index` below `high`."""
     inside = index < high
     token = index
     if WINDOW > 0:

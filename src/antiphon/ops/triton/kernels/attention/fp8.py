@@ -16,7 +16,7 @@ _UP = tl.constexpr(2.0**120)
 
 @triton.jit
 def from_e4m3(codes):
-    """Return the numbers of codes (uint8), in fp32."""
+    """Return the fp32 numbers of e4m3 codes (uint8)."""
     wide = codes.to(tl.uint32)
     bits = ((wide & 0x80) << 24) | ((wide & 0x7F) << 20)
     return bits.to(tl.float32, bitcast=True) * _UP

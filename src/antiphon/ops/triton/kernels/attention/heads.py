@@ -39,7 +39,7 @@ def _prepared(x, gain, angles, position, stride, first, count, eps, D: tl.conste
 @triton.jit
 def store_heads(pages, scales, slot, base, scale_base, x, count, FIRST: tl.constexpr, WIDTH: tl.constexpr,
                 PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HB: tl.constexpr):  # fmt: skip
-    """Store channels FIRST to FIRST + WIDTH, x [HB, DB], of one token's `count` heads in its slot.
+    """Store x [HB, DB], the WIDTH channels from FIRST on of one token's `count` heads, in the token's slot.
 
     In int8 pages FIRST and WIDTH are multiples of SCALE_CHANNELS.
     """

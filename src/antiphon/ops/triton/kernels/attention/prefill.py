@@ -21,7 +21,7 @@ def _attend(
 ):  # fmt: skip
     """Add the keys with indices from `low` to `high` to the sums; without MASKED every query sees all of them.
 
-    `top` is in base 2, as a score times `factor` is.
+    Scores times `factor` are exponents of 2, and so is `top`.
     """
     rt = tl.arange(0, BT)
     for start in tl.range(low, high, BT, num_stages=STAGES):
