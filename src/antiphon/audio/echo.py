@@ -96,7 +96,7 @@ class EchoGuard:
     """Removal of our own speech from the microphone's sound of one session; mono, both directions at one rate.
 
     Call `played` before cleaning the microphone's sound of that time. Results do not depend on how the sound is divided
-    into calls. Sound during and shortly after which nothing is played is returned unchanged.
+    into calls. Sound is returned unchanged if nothing was played during it or shortly before.
     """
 
     def __init__(self, rate: int = SPEECH_RATE) -> None:
@@ -182,8 +182,9 @@ class EchoGuard:
         self._finds = 0  # number of times the same delay was found twice in a row
         self._hops_played = 0
         self._hops_to_search = SEARCH_HOPS
-        self._heard_power: Powers = np.zeros(len(self._bands))  # since playback began
-        self._due_power: Powers = np.zeros(len(self._bands))  # of played sound whose echo must have arrived since
+        self._heard_power: Powers = np.zeros(len(self._bands))  # power per band since playback began
+        # power per band of played sound whose echo must have arrived
+        self._due_power: Powers = np.zeros(len(self._bands))
         #: Upper bound of the echo's power while its delay is unknown, relative to the played sound.
         self._unknown_power: Powers = np.full(len(self._bands), UNKNOWN_POWER)
 

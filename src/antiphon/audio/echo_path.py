@@ -27,7 +27,7 @@ def is_audible(played: Samples) -> bool:
 
 
 def find_delay(heard: Samples, played: Samples) -> int | None:
-    """Return the delay in samples of the played sound in the heard sound, or None if it is not clear.
+    """Return the delay in samples from played sound to its echo in the heard sound, or None if it is unclear.
 
     Both end at the same time, and the maximum delay is the difference of their lengths.
     """
@@ -63,13 +63,14 @@ class EchoPath:
         self._played: Spectra = np.zeros(shape, complex)
         self._power: Powers = np.zeros(shape)
         self._other: Powers | None = None  # power of sound other than the echo
-        self._estimate: Spectra = np.zeros(hop + 1, complex)  # of the hop's echo
-        self._likeness, self._loudness = 0j, 0.0  # of the remaining sound with the estimate; of the estimate
+        self._estimate: Spectra = np.zeros(hop + 1, complex)  # spectrum of the hop's estimated echo
+        # product of the remaining sound and the estimate; power of the estimate
+        self._likeness, self._loudness = 0j, 0.0
         #: Expected power of the hop's remaining echo, by bin.
         self.rest: Powers = np.zeros(hop + 1)
 
     def echo(self, played: Samples) -> Samples:
-        """Estimate the next hop's echo from the sound played in this hop and the one before."""
+        """Return the estimated echo in the next hop; `played` is the sound of that hop and the one before it."""
         self._played = np.roll(self._played, 1, axis=0)
         self._power = np.roll(self._power, 1, axis=0)
         self._played[0] = np.fft.rfft(played)

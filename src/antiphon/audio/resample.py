@@ -36,7 +36,6 @@ class Resampler:
 
 
 def resample(samples: Floats, source_rate: int, rate: int) -> Floats:
-    """Resample a whole sound."""
     resampler = Resampler(source_rate, rate)
     first = resampler.push(samples)
     last = resampler.finish()

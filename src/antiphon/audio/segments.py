@@ -94,7 +94,7 @@ def span_index(bounds: Sequence[float], moment: float) -> int:
 def speech_segments(
     probabilities: Floats, frame_seconds: float, seconds: float, options: SegmentOptions | None = None
 ) -> list[SpeechSpan]:
-    """Return the segments of speech, in order and disjoint, of a recording with one probability per frame."""
+    """Return the speech of a recording of `seconds`, in order and disjoint, from one probability per frame."""
     options = options or SegmentOptions()
     tracker = SpeechTracker(frame_seconds, options)
     found = tracker.push(probabilities) + tracker.finish()

@@ -13,7 +13,7 @@ _SILENT_POWER = 1e-9
 
 
 def time_stretched(samples: Floats, rate: int, speed: float) -> Floats:
-    """Return samples that last exactly 1 / `speed` of the time."""
+    """Return round(len(samples) / speed) samples of the sound at another pace; very short sound is unchanged."""
     length = round(len(samples) / speed)
     hop = round(PIECE_SECONDS * rate / 2)
     if speed == 1.0 or len(samples) < 4 * hop:
@@ -22,7 +22,7 @@ def time_stretched(samples: Floats, rate: int, speed: float) -> Floats:
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)).astype(np.float32)
     padded = np.pad(samples, (hop + reach, size + hop + reach))
     out = np.zeros(length + 2 * size, np.float32)
-    start = reach  # of the segment in the padded samples
+    start = reach  # index of the segment in the padded samples
     for number in range(length // hop + 2):
         if number:
             wanted = min(round(number * hop * speed), len(samples)) + reach

@@ -24,7 +24,7 @@ _STEP = 1 << 16
 
 @dataclass(frozen=True)
 class WavHeader:
-    """Header before the samples. `data_bytes` is None if the file was written as a stream that lasts to its end."""
+    """Header before the samples. `data_bytes` is None in a streamed file, whose samples continue to its end."""
 
     raw: RawFormat
     data_bytes: int | None

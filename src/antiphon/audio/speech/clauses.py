@@ -41,7 +41,7 @@ class Clause:
     """Part of the text, and whether a sentence or a paragraph ends with it."""
 
     text: str
-    start: int  # in the whole text
+    start: int  # index in the whole text
     ends_sentence: bool
     ends_paragraph: bool = False
 

@@ -84,7 +84,7 @@ class EspeakPhonemizer:
         return phrases
 
     def _read(self, words: list[WrittenWord]) -> list[str]:
-        """Return phonemes by word. Words influence each other, so they are read together unless the program joins any."""
+        """Return phonemes by word. Words influence each other, so they are read together if the program joins none."""
         if words[0].phonemes is not None:
             return [words[0].phonemes]
         together = self._run(" ".join(word.text for word in words)).split()

@@ -23,7 +23,7 @@ class SpokenWord:
     """Word of the text with its phonemes, which may be those of several spoken words."""
 
     text: str
-    start: int  # in the clause
+    start: int  # index in the clause
     end: int
     phonemes: str
     before: str
@@ -81,7 +81,7 @@ class Phonemizer:
         skipped: list[int] = []
         following: bool | None = None
         next_word = ""
-        marks = ""  # of unreadable words after this one
+        marks = ""  # marks of unreadable words after this one
         for index in reversed(range(len(words))):
             word, pieces, own_tags = words[index], said[index], tags[index]
             if any(mark in _PAUSES for mark in word.after):

@@ -62,7 +62,7 @@ NO_SENTENCE_END_BEFORE_NUMBERS = frozenset(
 
 
 def _company(match: Match) -> str:
-    """Read `AT&T`, `R&D`: letters on both sides."""
+    """Read letters around a sign: `AT&T` → A T and T."""
     return f"{' '.join(match['first'])} and {' '.join(match['second'])}"
 
 

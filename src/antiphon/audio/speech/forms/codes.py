@@ -19,7 +19,7 @@ _ROUND = {"800": "eight hundred", "900": "nine hundred"}
 
 
 def _digits(text: str) -> str:
-    """Read groups of digits with a pause between them; groups of letters are words."""
+    """Read groups of digits one by one with pauses between the groups; groups of letters stay words."""
     groups = _DIGIT_GROUPS.findall(text)
     return ", ".join(_ROUND.get(g, spelled(g)) if g.isdigit() else g for g in groups)
 
@@ -30,7 +30,7 @@ def _extended(match: Match, words: str) -> str:
 
 
 def _international(match: Match) -> str | None:
-    """Read `+44 20 7946 0958`."""
+    """Read an international telephone number: `+44 20 7946` → plus four four, two zero, seven nine four six."""
     number = match["number"]
     if not 7 <= sum(c.isdigit() for c in number) <= 15:
         return None
@@ -47,17 +47,17 @@ def _national(match: Match) -> str:
 
 
 def _with_leading_zero(match: Match) -> str | None:
-    """Read `020 7946 0958`, `01 23 45 67 89`."""
+    """Read a telephone number with a leading zero by its groups: `020 7946 0958`, `01 23 45 67 89`."""
     return _digits(match[0]) if 9 <= sum(c.isdigit() for c in match[0]) <= 11 else None
 
 
 def _local(match: Match) -> str | None:
-    """Read `555-1234`: after a word such as "call", or with the exchange that examples use."""
+    """Read a local telephone number, after a word such as "call" or if it begins with 555, as examples do: `555-1234`."""
     return _digits(match[0]) if match[0].startswith("555") or _CALL.search(before(match)) else None
 
 
 def _service(match: Match) -> str | None:
-    """Read `911` after a word such as "call"."""
+    """Read a service number after a word such as "call": `911` → nine one one."""
     return spelled(match[0]) if _DIAL.search(before(match)) else None
 
 
@@ -71,7 +71,7 @@ def _isbn(match: Match) -> str | None:
 
 
 def _network(match: Match) -> str:
-    """Read `192.168.0.1:8080`, `10.0.0.0/8`."""
+    """Read a network address, perhaps with a port or a prefix length: `192.168.0.1:8080`, `10.0.0.0/8`."""
     words = " dot ".join(spelled(part) for part in match["address"].split("."))
     if match["port"]:
         words += f" colon {spelled(match['port'])}"

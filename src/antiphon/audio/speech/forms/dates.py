@@ -58,7 +58,7 @@ def _date(month: str, day: str, year_: str | None) -> str:
 
 
 def _month_first(match: Match) -> str | None:
-    """Read `May 6`, `May 6th, 2024`, `May 6-8`."""
+    """Read a date with the month first: `May 6th, 2024` → May sixth twenty twenty four; `May 6-8` → May sixth to eighth."""
     if not 1 <= int(match["day"]) <= 31:
         return None
     last = f" to {ordinal(match['last'])}" if match["last"] else ""
@@ -75,12 +75,12 @@ def _day_first(match: Match) -> str | None:
 
 
 def _dashed(match: Match) -> str:
-    """Read `15-Jan-2020`, `Jan-15-2020`."""
+    """Read a date with dashes: `15-Jan-2020`, `Jan-15-2020` → January fifteenth twenty twenty."""
     return _date(_name(match["month"]), match["day"], match["year"])
 
 
 def _year_first(match: Match) -> str | None:
-    """Read `2024-03-05`, also with a time: `2024-03-05T14:30Z`."""
+    """Read an ISO date, perhaps with a time: `2024-03-05`, `2024-03-05T14:30Z`."""
     month, day = int(match["month"]), int(match["day"])
     if not _is_day(month, day):
         return None
@@ -113,7 +113,7 @@ def _month_and_day(match: Match) -> str | None:
 
 
 def _decade(match: Match) -> str | None:
-    """Read `1990s`, `'90s`, `80's`; `30s` only after words that indicate a decade, otherwise it means seconds."""
+    """Read a decade: `1990s`, `'90s`, `80's`; `30s` only after words that indicate one, since it can mean seconds."""
     digits = match["digits"]
     if match[0] == f"{digits}s" and len(digits) == 2 and not _DECADE_CUE.search(before(match)):
         return None
@@ -137,12 +137,12 @@ def _weekday(day: str) -> str:
 
 
 def _weekdays(match: Match) -> str:
-    """Read `Mon–Fri`."""
+    """Read a range of weekdays: `Mon–Fri` → Monday to Friday."""
     return f"{_weekday(match['first'])} to {_weekday(match['last'])}"
 
 
 def _months(match: Match) -> str:
-    """Read `Jan–Mar`."""
+    """Read a range of months: `Jan–Mar` → January to March."""
     return f"{_name(match['first'])} to {_name(match['last'])}"
 
 
@@ -151,7 +151,7 @@ def _letters(era: str) -> str:
 
 
 def _season(match: Match) -> str | None:
-    """Read `2023/24` if the second year follows the first."""
+    """Read two successive years: `2023/24` → twenty twenty three twenty four."""
     first, second = match["first"], match["second"]
     if (int(first) + 1) % 100 != int(second):
         return None
@@ -162,7 +162,7 @@ _PARTS_OF_YEAR = {"Q": "quarter", "H": "half"}
 
 
 def _part_of_year(match: Match) -> str:
-    """Read `2Q22`, `1H2023`."""
+    """Read a quarter or half of a year: `2Q22` → the second quarter of twenty two."""
     return f"the {ordinal(match['part'])} {_PARTS_OF_YEAR[match['kind']]} of {_short_year(match['year'])}"
 
 

@@ -117,22 +117,22 @@ def _unit(match: Match) -> str | None:
 
 
 def _many(match: Match) -> str:
-    """Read `100 million kg`."""
+    """Read a large quantity: `100 million kg` → one hundred million kilograms."""
     return f"{number(match['amount'])} {match['magnitude']} {_UNITS[match['unit']][1]}"
 
 
 def _feet(match: Match) -> str | None:
-    """Read `6'` unless it ends a quotation."""
+    """Read `6'` as six feet, unless it ends a quotation."""
     return None if _OPEN_QUOTE.search(before(match)) else _counted(match["feet"], "foot", "feet")
 
 
 def _height(match: Match) -> str:
-    """Read `5'10"`."""
+    """Read a height: `5'10"` → five foot ten."""
     return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
 
 
 def _inches(match: Match) -> str | None:
-    """Read `12"` unless it ends a quotation."""
+    """Read `12"` as inches, unless it ends a quotation."""
     if match.string[max(0, match.start() - 500) : match.start()].count('"') % 2 and match["sign"] == '"':
         return None
     is_one_thing = is_one(match["amount"]) or _THING.match(after(match))  # a 12" disk
@@ -140,7 +140,7 @@ def _inches(match: Match) -> str | None:
 
 
 def _dotted_inches(match: Match) -> str | None:
-    """Read `6 in.` as a unit if the sentence continues, or measures something."""
+    """Read `6 in.` as inches if the sentence continues, or measures something."""
     amount, fraction, right = match["amount"], match["fraction"], after(match)
     goes_on = _GOES_ON.match(right) is not None
     if not (goes_on or match["join"] == "-" or fraction or "." in (amount or "") or _MEASURED.search(before(match))):
@@ -153,7 +153,7 @@ def _dotted_inches(match: Match) -> str | None:
 
 
 def _position(match: Match) -> str:
-    """Read `40°26'46"N`, `33.9°S`."""
+    """Read geographic coordinates: `33.9°S` → thirty three point nine degrees south."""
     words = [f"{number(match['degrees'])} degrees"]
     if match["minutes"]:
         words.append(f"{number(match['minutes'])} minutes")

@@ -118,13 +118,13 @@ def _money(match: Match) -> str:
 
 
 def _range(match: Match) -> str:
-    """Read `$50-100`, `$1-2 million`."""
+    """Read a range of amounts: `$50-100` → fifty to one hundred dollars."""
     first = number(_plain(match["first"], match["currency"]))
     return f"{first} to {_said(match['amount'], match['currency'], match['magnitude'])}"
 
 
 def _coins(match: Match) -> str:
-    """Read `50¢`, `50p`."""
+    """Read an amount in coins: `50¢` → fifty cents."""
     one, many = ("cent", "cents") if match["coin"] == "¢" else ("penny", "pence")
     return f"{number(match['amount'])} {one if is_one(match['amount']) else many}"
 

@@ -56,7 +56,7 @@ def _ordinal(match: Match) -> str:
 
 
 def _grouped_by_dots(match: Match) -> str:
-    """Read `1.000.000` or `1.234,56`."""
+    """Read a number with dots between thousands: `1.000.000` → one million, `1.234,56`."""
     return number(match[0].replace(".", "").replace(",", "."))
 
 
@@ -71,7 +71,7 @@ def _dash(match: Match) -> str | None:
 
 
 def _power(match: Match) -> str:
-    """Read the power after a base: `^2`, `⁻³`."""
+    """Read the power after a base: `^2` → squared, `⁻³` → to the power of minus three."""
     written = (match["power"] or match["raised"]).translate(_SUPERSCRIPTS)
     if written in ("2", "3"):
         return {"2": "squared", "3": "cubed"}[written]
@@ -81,7 +81,7 @@ def _power(match: Match) -> str:
 
 
 def _scientific(match: Match) -> str:
-    """Read `1e-5`."""
+    """Read a number in scientific notation: `1e-5` → one times ten to the power of minus five."""
     sign = "minus " if match["sign"] in ("-", "−") else ""
     return f"{number(match['number'])} times ten to the power of {sign}{cardinal(match['power'])}"
 
@@ -93,13 +93,13 @@ def _version(match: Match) -> str:
 
 
 def _ratio(match: Match) -> str:
-    """Read `16:9`, or chapter and verse after the name of a book, as in John 3:5."""
+    """Read a ratio: `16:9` → sixteen to nine; or chapter and verse after the name of a book: `John 3:5`."""
     is_verse = _BOOK.search(before(match)) is not None
     return f"{cardinal(match['first'])} {'' if is_verse else 'to '}{cardinal(match['second'])}"
 
 
 def _letters_and_digits(match: Match) -> str | None:
-    """Read `B2B`, `GPT4`, `H264`: letters and numbers separately."""
+    """Read letters and numbers separately: `B2B` → B two B."""
     if re.fullmatch(r"[1-9]\d*x\d[\dx]*", match[0]):
         return None  # 1920x1080
     pieces = re.findall(r"[A-Za-z]+|\d+", match[0])
@@ -118,7 +118,7 @@ def _code_letters(letters: str) -> str:
 
 
 def _plan(match: Match) -> str:
-    """Read `401(k)`, `501(c)(3)`."""
+    """Read the name of a plan: `401(k)` → four oh one K."""
     last = f" {cardinal(match['last'])}" if match["last"] else ""
     return f"{cardinal(match['first'])} oh {cardinal(match['second'])} {match['letter'].upper()}{last}"
 

@@ -54,12 +54,12 @@ def _counted(digits: str, unit: str) -> str:
 
 
 def _lap(match: Match) -> str:
-    """Read `1:23.45`."""
+    """Read a lap time: `1:23.45` → one twenty three point four five."""
     return f"{cardinal(match['minute'])} {spoken_minute(match['second'])} point {spelled(match['part'])}"
 
 
 def _military(match: Match) -> str:
-    """Read `0800 hours`."""
+    """Read a military time: `0800 hours` → oh eight hundred hours."""
     hour, minute = match["hour"], match["minute"]
     words = f"oh {cardinal(hour)}" if hour[0] == "0" else cardinal(hour)
     return f"{words} " + ("hundred" if minute == "00" else spoken_minute(minute)) + " hours"

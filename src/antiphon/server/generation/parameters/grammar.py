@@ -61,7 +61,6 @@ def _asked(body: GenerateBody) -> Iterator[tuple[str, Fields]]:
 
 
 def _structured(outputs: StructuredOutputs) -> Iterator[tuple[str, Fields]]:
-    """Yield the constraint in vLLM's object."""
     name = "structured_outputs"
     if outputs.structural_tag is not None:
         message = "structured_outputs.structural_tag is not supported; use grammar, json, regex or choice"

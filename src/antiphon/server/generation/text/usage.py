@@ -33,7 +33,6 @@ class TokenUsage:
         return {**self.timings, **drafts}
 
     def log(self, log_fields: LogFields) -> None:
-        """Add the counts to the request's log line."""
         log_fields["prompt_tokens"] = self.prompt
         log_fields["completion_tokens"] = self.completion
         log_fields["cached_tokens"] = self.cached

@@ -60,7 +60,6 @@ def schemas_of(route: Route) -> RouteSchemas | None:
 
 
 def document(app: FastAPI, routes: Sequence[Route]) -> dict[str, Any]:
-    """Build the document of an application with these routes."""
     declared = {
         (method.lower(), route.path_format): schemas
         for route in routes

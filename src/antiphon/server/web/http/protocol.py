@@ -61,9 +61,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._rate_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
-        self._line_bytes = 0  # of the request line and the headers so far
-        self._head_bytes = 0  # since the end of the last request, without the content of its body
-        self._body_bytes = 0  # of the body that is arriving
+        self._line_bytes = 0  # bytes of the request line and the headers so far
+        self._head_bytes = 0  # bytes since the end of the last request, without the content of its body
+        self._body_bytes = 0  # content bytes of the arriving body
         self._rate_mark = 0
         self._was_paused = False
         self._in_body = False
@@ -252,7 +252,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: ApiError) -> None:
-        """Send an error outside any request and stop reading. A response in progress is cut off."""
+        """Send an error and stop reading. A response in progress is cut off."""
         self._is_dropping = True
         self._stop_head()
         if self.transport.is_closing() or any(cycle.response_started for cycle in self._unanswered):

@@ -57,11 +57,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._on_end = on_end
         self._memory = memory
         self._leases: set[MessageLease] = set()
-        self._lease: MessageLease | None = None  # of the message that is arriving
-        self._queued: deque[MessageLease | None] = deque()  # of messages in `queue`
-        self._frame_bytes = 0  # in `frames`
-        self._unhandled: MessageLease | None = None  # of the last large message, until it has been handled
-        self._is_held = False  # a large message waits for `_unhandled`
+        self._lease: MessageLease | None = None  # lease of the arriving message
+        self._queued: deque[MessageLease | None] = deque()  # leases of messages in `queue`
+        self._frame_bytes = 0  # bytes in `frames`
+        self._unhandled: MessageLease | None = None  # lease of the last large message, until it has been handled
+        self._is_held = False  # whether a large message waits for `_unhandled`
         self._memory_timer: asyncio.TimerHandle | None = None
         self._memory_deadline = 0.0
         self._stall_timer: asyncio.TimerHandle | None = None
