@@ -1,16 +1,16 @@
-// Draws the plots of a report with uPlot. The data of each is the JSON in its element; colours are the style sheet's.
+// Draws the plots of a report with uPlot, from the JSON in each plot's element and the style sheet's colours.
 const HEIGHT = 300;
 const FONT_SIZE = 12;
 const NUM_COLOURS = 8;
 const DASHES = [[], [7, 4], [2, 4]];
-/** Heights of the labels of marks, from the axis up, so that labels of near percentiles do not overlap. */
+/** Heights of mark labels, as shares of the y axis: labels of close percentiles must not overlap. */
 const LEVELS = [0.42, 0.27, 0.12];
-/** Longest label of a series in a reading; the legend has it whole. */
+/** Maximum characters of a series' label in the tooltip; the legend shows the whole label. */
 const LABEL_LENGTH = 24;
 
 const tick = (value) => value.toLocaleString("en", { maximumSignificantDigits: 6 });
 const percent = (digits) => (value) => `${(100 * value).toFixed(digits)}%`;
-/** Three significant digits, and all of those before the point. */
+/** Format a number with three significant digits, and all digits before the decimal point. */
 const short = (value) =>
   Math.abs(value) < 99.95
     ? Number(value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 6 })
@@ -18,7 +18,7 @@ const short = (value) =>
 const isSteps = (series) => series.kind === "steps" || series.kind === "bars";
 const isDotted = (series) => series.kind === "dots" || series.kind === "dotted";
 
-/** 1, 2 and 5 of each power of ten, fewer if these are too many. */
+/** Return ticks at 1, 2 and 5 times each power of ten, or fewer of them to stay within `most`. */
 function logTicks(low, high, most) {
   const powers = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) powers.push(10 ** power);
@@ -30,7 +30,7 @@ function logTicks(low, high, most) {
   return ticks.filter((_, index) => index % Math.ceil(ticks.length / most) === 0);
 }
 
-/** The index of the last of ascending numbers that is not above a value, or -1. */
+/** Return the index of the last of ascending numbers that is not above `value`, or -1. */
 function lastUpTo(numbers, value) {
   let low = 0;
   let high = numbers.length;
@@ -42,7 +42,7 @@ function lastUpTo(numbers, value) {
   return low - 1;
 }
 
-/** The value of a series at `x`: null where it has none, undefined where it has ended. */
+/** Return a series' value at `x`: null between dots, undefined beyond the end of steps. */
 function valueAt({ kind, x: xs, y: ys }, x) {
   const index = lastUpTo(xs, x);
   if (kind === "dots" || kind === "dotted") return xs[index] === x ? ys[index] : null;
@@ -61,7 +61,7 @@ class Plot {
     new ResizeObserver(() => this.uplot.setSize({ width: element.clientWidth, height: HEIGHT })).observe(element);
   }
 
-  /** Draw in the colours of the page as they are now. */
+  /** Draw the plot in the page's current colours. */
   draw() {
     this.uplot?.destroy();
     const style = getComputedStyle(document.documentElement);
@@ -150,7 +150,7 @@ class Plot {
     return path;
   }
 
-  /** What lies between the least and the most of each interval. */
+  /** Fill the area between the lowest and the highest value of each interval. */
   band({ x, low, high, index }) {
     const corners = (values) => values.flatMap((value, at) => [[x[at], value], [x[at + 1], value]]);
     this.onCanvas(this.seriesColour(index), (canvas, position) => {
@@ -171,7 +171,7 @@ class Plot {
     canvas.restore();
   }
 
-  /** Dots, marks, limits and failures, over the series. */
+  /** Draw dots, marks, limits and failures over the series. */
   details() {
     const { series, marks = [], limits = [], failures = [], x: xAxis, y: yAxis } = this.chart;
     for (const { x, y, index } of series.filter(isDotted)) x.forEach((value, at) => this.dot(value, y[at], index));
@@ -224,7 +224,7 @@ class Plot {
     });
   }
 
-  /** A label beside a position, `raised` pixels above it. One that would leave the canvas is left out. */
+  /** Draw a label beside a position and `raised` pixels above it, unless it would leave the canvas. */
   text(text, x, y, isLeft, raised = 0) {
     this.onCanvas(this.colour("ink"), (canvas, position) => {
       const [across, up] = position(x, y);
@@ -241,7 +241,7 @@ class Plot {
     });
   }
 
-  /** Where the cursor stands for a pointer at `left`: charts with dots are read at their dots. */
+  /** Return the cursor's position for a pointer at `left`: in charts of dots, the nearest dot. */
   moved(uplot, left, top) {
     if (left < 0) return [left, top];
     this.x = uplot.posToVal(left, "x");
@@ -251,7 +251,7 @@ class Plot {
     return [uplot.valToPos(this.x, "x"), top];
   }
 
-  /** Show the values at the cursor. */
+  /** Show the values at the cursor in the tooltip. */
   show() {
     const { left } = this.uplot.cursor;
     this.tip.hidden = left < 0;
@@ -293,7 +293,7 @@ class Plot {
 const plots = [...document.querySelectorAll(".plot")].map((element) => new Plot(element));
 const redraw = () => plots.forEach((plot) => plot.draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-// Paper is light.
+// Print in light colours.
 for (const [event, isPaper] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     document.documentElement.classList.toggle("paper", isPaper);

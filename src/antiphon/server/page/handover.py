@@ -31,7 +31,7 @@ class KeyHandover:
         return ticket
 
     def redeem(self, ticket: str) -> str:
-        """The key. The ticket is invalid afterwards; a wrong one does not change that of another page."""
+        """Return the key, and invalidate the ticket. A wrong ticket raises `ApiError` and changes nothing."""
         if self._waiting is not None:
             known, key, expires = self._waiting
             if self._clock() >= expires:

@@ -17,7 +17,7 @@ from antiphon.server.web.telemetry.logs import log
 
 @dataclass(frozen=True)
 class WyomingLimits:
-    """At `connections` open ones, a new one takes the slot of the idlest; if all have a request, it is refused."""
+    """Limits of a server. Beyond `connections`, a new client gets the idlest slot, or is refused if no slot is idle."""
 
     connections: int = 64
     link: LinkLimits = field(default_factory=LinkLimits)

@@ -1,4 +1,4 @@
-// The question for a key, when the server asks for one.
+// Dialog that asks for a key when the server requires one.
 import { html, useState } from "../lib/ui.js";
 import { ADMIN, question } from "../lib/keys.js";
 import { Dialog } from "../components/dialog.js";

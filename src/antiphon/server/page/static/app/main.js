@@ -1,4 +1,4 @@
-// The page's beginning.
+// Entry point of the page.
 import { html, render } from "../lib/ui.js";
 import { takeKeyFromAddress } from "../lib/keys.js";
 import { watchConnection } from "../lib/connection.js";

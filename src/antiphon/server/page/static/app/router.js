@@ -1,4 +1,4 @@
-// The address after the #: `#/chat/abc` is the view `chat` with the path `abc`.
+// Route in the address after the #: `#/chat/abc` is the view `chat` with the path `abc`.
 import { signal } from "../lib/ui.js";
 import { VIEWS } from "./views.js";
 

@@ -1,4 +1,4 @@
-// The frame around every view: navigation, the server's state, the question for a key.
+// Frame around every view: navigation, the server's state, and the dialog for a key.
 import { html, useEffect, useState } from "../lib/ui.js";
 import { announced } from "../lib/announce.js";
 import { hrefOf } from "../lib/navigate.js";
@@ -25,7 +25,7 @@ export function Shell() {
 }
 
 function skip(event) {
-  event.preventDefault(); // the address after the # is the view's
+  event.preventDefault(); // the address after the # belongs to the view
   document.getElementById("main").focus();
 }
 

@@ -1,4 +1,4 @@
-// What the server does, in words: beside the navigation always, above the view while it cannot answer.
+// The server's state: always shown beside the navigation, and above the view while the server cannot answer.
 import { html } from "../lib/ui.js";
 import { connection, isOutdated } from "../lib/connection.js";
 
@@ -32,7 +32,7 @@ export function StatusDot() {
   </p>`;
 }
 
-/** Nothing while the server is ready. */
+/** State of a server that is not ready, with advice; empty while it is ready. */
 export function StatusBanner() {
   const { status, cause } = connection.value;
   const advice = ADVICE[status];

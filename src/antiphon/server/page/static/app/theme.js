@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, or as the user chose.
+// Light or dark theme: the system's, or the user's choice.
 import { media } from "../lib/media.js";
 import { effect } from "../lib/ui.js";
 import { setting } from "../lib/settings.js";
@@ -10,7 +10,7 @@ export const theme = setting("theme", "system");
 
 export const isDark = () => (theme.value === "system" ? dark.value : theme.value === "dark");
 
-/** The opposite of what is shown; what the system has is `system` again, so that the page follows it. */
+/** Switch to the other theme. If the system has that theme too, store `system`, so that the page follows the system. */
 export function switchTheme() {
   const wanted = isDark() ? "light" : "dark";
   theme.value = wanted === (dark.value ? "dark" : "light") ? "system" : wanted;

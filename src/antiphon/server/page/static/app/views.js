@@ -1,5 +1,5 @@
-// The views of the page, in the order of the navigation. Each is loaded when it is first opened.
-// A view's module exports `View`, a component that gets `path`: what follows its name in the address.
+// Views of the page in the order of the navigation. A view is loaded when it is first opened.
+// Its module exports `View`, a component whose `path` is the part of the address after the view's name.
 
 export const VIEWS = [
   // conversations with a language model

@@ -1,9 +1,9 @@
-// A button that copies text, and says that it did.
+// Button that copies text and confirms it.
 import { html, useState } from "../lib/ui.js";
 import { announce } from "../lib/announce.js";
 import { IconButton } from "./icon.js";
 
-/** Copy, also where the page has no clipboard because it came over plain HTTP. */
+/** Copy text, even if the page has no clipboard API because it was loaded over plain HTTP. */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -18,7 +18,7 @@ export async function copyText(text) {
   announce("Copied");
 }
 
-/** `text` is a function, called when the button is pressed. */
+/** Button that copies the result of the function `text`, called when the button is pressed. */
 export function CopyButton({ text, label = "Copy", ...rest }) {
   const [isDone, setDone] = useState(false);
   const copy = async () => {

@@ -1,7 +1,7 @@
-// A modal dialog: the browser's own, which keeps the focus inside and closes on Escape.
+// Modal dialog of the browser, which keeps the focus inside and closes on Escape.
 import { html, useEffect, useId, useRef } from "../lib/ui.js";
 
-/** Open while it is rendered. `onClose` is called when the user closes it by Escape or beside it. */
+/** Dialog that is open while it is rendered. `onClose` is called when the user presses Escape or clicks beside it. */
 export function Dialog({ title, onClose, children, kind = "" }) {
   const element = useRef(null);
   const id = useId();

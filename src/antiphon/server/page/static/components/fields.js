@@ -1,4 +1,4 @@
-// Labelled inputs. Each takes `value` and calls `onChange` with the new one.
+// Labelled inputs, which show `value` and call `onChange` with the new value.
 import { html, useId } from "../lib/ui.js";
 
 export function Field({ label, hint, children, kind = "" }) {
@@ -25,7 +25,7 @@ export function TextArea({ label, hint, value, onChange, ...rest }) {
   <//>`;
 }
 
-/** `onChange` gets a number, or null if the field is empty. */
+/** Number input; `onChange` receives a number, or null if the field is empty. */
 export function NumberField({ label, hint, value, onChange, ...rest }) {
   const id = useId();
   const change = (event) => {
@@ -48,7 +48,7 @@ export function Slider({ label, value, onChange, shown, ...rest }) {
   </div>`;
 }
 
-/** `options` are strings or `{value, label}`. */
+/** Selection among `options`, which are strings or `{value, label}`. */
 export function Select({ label, hint, value, onChange, options, ...rest }) {
   const id = useId();
   return html`<${Field} label=${label} hint=${hint}>

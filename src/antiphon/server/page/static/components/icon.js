@@ -1,4 +1,4 @@
-// Icons as outlines in the colour of the text around them.
+// Icons drawn as outlines in the colour of the surrounding text.
 import { html } from "../lib/ui.js";
 
 const PATHS = {
@@ -47,7 +47,7 @@ export function Icon({ name, size = 18 }) {
   </svg>`;
 }
 
-/** A button that is only an icon; `label` is its name, and its tooltip. */
+/** Button with an icon only; `label` is its accessible name and its tooltip. */
 export function IconButton({ icon, label, kind = "", size, ...rest }) {
   return html`<button type="button" class=${`icon-button ${kind}`} title=${label} aria-label=${label} ...${rest}>
     <${Icon} name=${icon} size=${size} />

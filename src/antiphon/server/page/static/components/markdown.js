@@ -1,4 +1,4 @@
-// A Markdown text, drawn again only where it changed.
+// Markdown text, of which only changed blocks are rendered again.
 import { html, useLayoutEffect, useMemo, useRef } from "../lib/ui.js";
 import { GrowingMarkdown } from "../lib/markdown.js";
 import { copyText } from "./copy_button.js";
@@ -14,14 +14,14 @@ export function Markdown({ text }) {
 function Block({ content }) {
   const element = useRef(null);
   useLayoutEffect(() => {
-    element.current.innerHTML = content; // made safe by lib/markdown.js
+    element.current.innerHTML = content; // sanitized by lib/markdown.js
     for (const code of element.current.querySelectorAll("pre[data-lang]")) addHead(code);
     for (const table of element.current.querySelectorAll("table")) addFrame(table);
   }, [content]);
   return useMemo(() => html`<div class="block" ref=${element}></div>`, []);
 }
 
-/** The name of the language and a button to copy, above the code. */
+/** Add the name of the language and a copy button above the code. */
 function addHead(code) {
   const head = document.createElement("div");
   head.className = "code-head";
@@ -34,12 +34,12 @@ function addHead(code) {
   button.setAttribute("aria-label", "Copy the code");
   head.append(name, button);
   code.before(head);
-  code.tabIndex = 0; // so that the keyboard can scroll it
+  code.tabIndex = 0; // makes it scrollable by keyboard
   code.setAttribute("role", "region");
   code.setAttribute("aria-label", `Code: ${name.textContent}`);
 }
 
-/** A wide table scrolls by itself. */
+/** Put a table into a frame of its own, which scrolls if the table is wide. */
 function addFrame(table) {
   const frame = document.createElement("div");
   frame.className = "table-frame";

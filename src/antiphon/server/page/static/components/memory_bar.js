@@ -1,8 +1,8 @@
-// Memory as a bar: what each model takes for weights and for its cache, and what is left.
+// Bar of a device's memory: each model's weights and cache, and free memory.
 import { bytes } from "../lib/format.js";
 import { html } from "../lib/ui.js";
 
-/** `parts` are `{label, kind, bytes, model}`, with kind `weights`, `kv`, `reserved` or `other`; what they leave is free. */
+/** `parts` are `{label, kind, bytes, model}` of kind `weights`, `kv`, `reserved` or `other`; the rest is free. */
 export function MemoryBar({ title, total, parts }) {
   const shown = parts.filter((part) => part.bytes > 0);
   const used = shown.reduce((sum, part) => sum + part.bytes, 0);

@@ -1,10 +1,10 @@
-// A choice among the server's models of one task.
+// Selection among the server's models for one task.
 import { html, useEffect, useId } from "../lib/ui.js";
 import { models, modelsFor } from "../lib/models.js";
 
 const STATES = { ready: "", loaded: "", loading: " (loading)", unloaded: " (not loaded)", failed: " (failed)" };
 
-/** `chosen` is a signal with the model's name; it is set to the first model if it names none of them. */
+/** Selection of the model whose name is in the signal `chosen`; an unknown name is replaced by the first model's. */
 export function ModelPicker({ task, chosen, label = "Model" }) {
   const id = useId();
   const cards = modelsFor(task);

@@ -1,4 +1,4 @@
-// A message inside a view: something failed, or is missing.
+// Messages inside a view.
 import { html } from "../lib/ui.js";
 import { Icon, IconButton } from "./icon.js";
 
@@ -9,7 +9,7 @@ export function Notice({ kind = "info", children, onClose }) {
   </div>`;
 }
 
-/** What a view shows when it has nothing yet. */
+/** Placeholder of a view without content. */
 export function Empty({ icon, title, children }) {
   return html`<div class="empty">
     <${Icon} name=${icon} size=${36} />

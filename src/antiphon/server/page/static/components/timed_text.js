@@ -1,14 +1,14 @@
-// Text of which the word that is heard is lit, and each word can be clicked to hear it from there.
+// Text that highlights the word being heard, and plays from a word when it is clicked.
 import { html, useEffect, useMemo, useRef } from "../lib/ui.js";
 import { wordAt } from "../lib/word_places.js";
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 /**
- * `paragraphs` are `{parts, time, tail}` in order: `parts` as lib/word_places.js makes them, `time` a mark beside them,
- * `tail` text that may still change. `rest` follows them all. `position` gives the second that is heard, or null for
- * none; it is asked again and again while `isPlaying`. `onWord` gets a word that was clicked; without it, words cannot
- * be. One word is in the order of the Tab key; arrow keys go to the others.
+ * Paragraphs `{parts, time, tail}`: `parts` from lib/word_places.js, `time` a label beside them, `tail` text that may
+ * still change. `rest` is text after the last paragraph. `position` returns the second being heard, or null for none,
+ * and is polled while `isPlaying`. `onWord` receives a clicked word; without `onWord`, words are not clickable. The Tab
+ * key reaches one word, and arrow keys move to the others.
  */
 export function TimedText({ paragraphs, rest, label, position, isPlaying, onWord }) {
   const element = useRef(null);
@@ -39,7 +39,7 @@ export function TimedText({ paragraphs, rest, label, position, isPlaying, onWord
 
 const wordsOf = (parts) => parts.filter((part) => part.word).map((part) => part.word);
 
-/** The same paragraph is not rendered again, however many follow it. */
+/** Paragraph that is rendered once, however many follow it. */
 function Paragraph({ paragraph, first, canClick }) {
   return useMemo(() => {
     const { parts, time, tail } = paragraph;
@@ -68,9 +68,9 @@ function step(event) {
   next.focus();
 }
 
-/** Light the word that is heard at a second, and keep it in view where the text scrolls by itself. */
+/** Highlight the word heard at `second`, and keep it visible if the text has a scroll area of its own. */
 function light(element, words, second) {
-  if (!element) return; // the view was left within this frame
+  if (!element) return; // the view was closed during this frame
   const index = second === null ? -1 : wordAt(words, second);
   const before = element.querySelector(".word.lit");
   if (before && Number(before.dataset.index) === index) return;

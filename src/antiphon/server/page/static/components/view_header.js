@@ -1,4 +1,4 @@
-// The line on top of a view: its name, and its tools beside it.
+// Header of a view: its name and its tools.
 import { html } from "../lib/ui.js";
 
 export function ViewHeader({ title, children }) {

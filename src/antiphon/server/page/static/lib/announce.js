@@ -1,10 +1,10 @@
-// Words for screen readers: said once, when the user would otherwise miss a change.
+// Announcements for screen readers, for changes that the user would otherwise miss.
 import { signal } from "./ui.js";
 
-/** What the shell's live region holds. */
+/** Text of the shell's live region. */
 export const announced = signal("");
 
 export function announce(text) {
   announced.value = "";
-  requestAnimationFrame(() => (announced.value = text)); // the same words again are a change too
+  requestAnimationFrame(() => (announced.value = text)); // repeated words are announced again
 }

@@ -1,4 +1,4 @@
-// The server's API: requests with the user's key, streams of events, sounds and WebSockets.
+// Client of the server's API: requests with the user's key, streams of events and sound, and WebSockets.
 import { ADMIN, API, askForKey, handover, keyOf, setKey } from "./keys.js";
 import { limits, noticeFailure, noticeSuccess } from "./connection.js";
 import { whole } from "./format.js";
@@ -6,7 +6,7 @@ import { sseEvents } from "./sse.js";
 
 const KEY_PROTOCOL = "openai-insecure-api-key.";
 
-/** What the server answered instead of a result; `status` is 0 if it did not answer. */
+/** Error of a request; `status` is the HTTP status, or 0 if the server did not answer. */
 export class ApiError extends Error {
   constructor(message, { status = 0, code = "", requestId = "" } = {}) {
     super(message);
@@ -17,14 +17,15 @@ export class ApiError extends Error {
   }
 }
 
-/** The address of a route, also where a proxy serves the page below a path. */
+/** Return the address of a route, also if a proxy serves the page below a path. */
 export function address(path) {
   return new URL(path.replace(/^\//, ""), document.baseURI);
 }
 
 /**
- * Send a request and resolve to its response once it has begun well. `json` becomes the body, or `body` is one already
- * (a FormData, a Blob). Asks for the key if the server needs one. Throws ApiError, or AbortError if `signal` aborts.
+ * Send a request, and resolve to its response once a successful status has arrived. The body is `json`, encoded, or
+ * `body` (a FormData, a Blob). Asks the user for a key if the server requires one. Throws ApiError, or AbortError if
+ * `signal` aborts.
  */
 export async function request(path, { method, json, body, headers = {}, signal } = {}) {
   const verb = method ?? (json !== undefined || body !== undefined ? "POST" : "GET");
@@ -48,7 +49,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
     const error = await errorOf(response);
     if (response.status >= 500) noticeFailure();
     if (response.status !== 401) throw error;
-    if (keyOf(kind) !== key) continue; // another request was answered with a key meanwhile
+    if (keyOf(kind) !== key) continue; // the user entered a key for another request meanwhile
     setKey(kind, null);
     const message = key ? "The server does not accept this key." : missing;
     if (!(await askForKey(kind, message))) throw error;
@@ -58,7 +59,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
 export const getJson = async (path, options) => (await request(path, options)).json();
 export const postJson = async (path, json, options) => (await request(path, { ...options, json })).json();
 
-/** The events of a stream, each `{event, data}` with its data parsed; ends after `[DONE]`. Throws on an error event. */
+/** Yield a stream's events `{event, data}`, with parsed data, until `[DONE]`. Throws ApiError on an error event. */
 export async function* events(path, options) {
   const response = await request(path, options);
   for await (const { event, data } of sseEvents(readBody(response))) {
@@ -66,14 +67,14 @@ export async function* events(path, options) {
     const parsed = JSON.parse(data);
     if (parsed.error) {
       const { message, code } = parsed.error;
-      noticeFailure(); // the engine may be gone
+      noticeFailure(); // the engine may have failed
       throw new ApiError(message, { status: response.status, code, requestId: response.headers.get("x-request-id") });
     }
     yield { event, data: parsed };
   }
 }
 
-/** The body's bytes as they come; a connection that breaks is an ApiError. */
+/** Yield the chunks of a body. Throws ApiError if the connection breaks. */
 export async function* readBody(response) {
   const reader = response.body.getReader();
   try {
@@ -91,7 +92,7 @@ export async function* readBody(response) {
   }
 }
 
-/** A WebSocket with the key, which browsers can only send as a subprotocol. */
+/** Open a WebSocket with the key as a subprotocol, the only way for browsers to send it. */
 export function socket(path, protocols = []) {
   const target = address(path);
   target.protocol = target.protocol === "https:" ? "wss:" : "ws:";
@@ -112,8 +113,8 @@ async function send(path, options) {
 }
 
 /**
- * Reject what the server would. It answers before it has read a body that is too large and closes the connection, and
- * browsers then report a broken connection instead of its answer.
+ * Reject a body that is too large. The server would answer and close the connection before reading the body, and
+ * browsers would then report a broken connection instead of the answer.
  */
 function checkSize(content) {
   const known = limits.peek();
@@ -139,7 +140,7 @@ async function errorOf(response) {
   try {
     told = (await response.json()).error ?? {};
   } catch {
-    // A proxy's error page, for instance.
+    // Not JSON: a proxy's error page, for instance.
   }
   const message = told.message ?? `the server answered with status ${response.status}`;
   const requestId = response.headers.get("x-request-id") ?? "";

@@ -1,9 +1,9 @@
-// Captions of segments `{text, start, end, words}`, where words are `{word, start, end}` and may be missing.
+// Captions of segments `{text, start, end, words}`; the words `{word, start, end}` may be missing.
 
 const MAX_CUE_SECONDS = 7;
 const MAX_CUE_CHARACTERS = 84;
 
-/** A cue for each segment, or several where one is too long to be read at once. */
+/** Return a cue for each segment, or several for a segment that is too long for one. */
 export function cues(segments) {
   return segments.flatMap((segment) => {
     const text = plain(segment.text);
@@ -39,7 +39,7 @@ function groupsOf(words) {
   return groups;
 }
 
-// A cue ends at a blank line, and an arrow would begin its timing.
+// Blank lines would end a cue, and an arrow would be read as its timing.
 const plain = (text) => text.split(/\s+/).filter(Boolean).join(" ").replaceAll("-->", "->");
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
@@ -54,7 +54,7 @@ export function vtt(segments) {
   return `WEBVTT\n\n${made.join("\n")}`;
 }
 
-/** The whole text, the segments and the words with their times; `more` goes before them. */
+/** Return the text, the segments and the words with their times as JSON, after the fields `more`. */
 export function json(segments, more = {}) {
   const told = {
     ...more,

@@ -1,4 +1,4 @@
-// Runs beside the page's own thread: the microphone's sound as frames of 16-bit samples at the wanted rate.
+// Audio worklet that turns the microphone's sound into frames of 16-bit samples at the requested rate.
 import { Resampler } from "./resampler.js";
 
 const FRAME_SECONDS = 0.02;

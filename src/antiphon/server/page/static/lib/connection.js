@@ -1,23 +1,23 @@
-// Whether the server answers, and what state it is in, checked every few seconds while the page is visible.
+// State of the server, polled every few seconds while the page is visible.
 import { signal } from "./ui.js";
 
 const CALM_MS = 5000;
 const WAITING_MS = 1000;
 
 /**
- * `status`: `connecting`, `ready`, `away` (no answer), or what the server says of itself: `starting`, `loading`,
- * `restarting`, `failed`, `draining`; `cause` may say why.
+ * State of the server. `status` is `connecting`, `away` (no answer), or the server's own status: `ready`, `starting`,
+ * `loading`, `restarting`, `failed` or `draining`; `cause` is the reason, or null.
  */
 export const connection = signal({ status: "connecting", cause: null, version: "" });
 
-/** The largest bodies that the server takes, in bytes: `{json, recording}`; null until they are known. */
+/** Maximum bytes of a request's body, `{json, recording}`; null until known. */
 export const limits = signal(null);
 
 let timer = 0;
 let isChecking = false;
 let startedWith = null;
 
-/** True once the server has files of another version than those that this page runs. */
+/** True once the server's version of the page differs from the running one. */
 export const isOutdated = signal(false);
 
 export async function check() {
@@ -44,12 +44,12 @@ function show(next) {
   if (now.status !== next.status || now.cause !== next.cause || now.version !== next.version) connection.value = next;
 }
 
-/** A request got no answer, or the server failed: look at once. */
+/** Check at once: a request got no answer, or the server failed. */
 export function noticeFailure() {
   check();
 }
 
-/** A request was answered: the server is there. */
+/** Check at once if the server seemed away: a request was answered. */
 export function noticeSuccess() {
   if (connection.peek().status === "away") check();
 }

@@ -1,4 +1,4 @@
-// Records in the browser's database; what cannot be stored (private windows, full disks) is kept while the page is open.
+// Records in the browser's database. If storing fails (private window, full disk), records last until the page closes.
 
 const NAME = "antiphon";
 const VERSION = 1;
@@ -45,7 +45,7 @@ export async function allRecords(store) {
   }
 }
 
-/** Resolves to false if the record is only kept while the page is open. */
+/** Store a record. Resolves to false if the record only lasts until the page is closed. */
 export async function putRecord(store, record) {
   try {
     await run(store, "readwrite", (records) => records.put(record));
@@ -61,6 +61,6 @@ export async function deleteRecord(store, id) {
   try {
     await run(store, "readwrite", (records) => records.delete(id));
   } catch {
-    // It was in memory only.
+    // The record was in memory only.
   }
 }

@@ -1,6 +1,6 @@
-// Files that the page makes for the user.
+// Files that the page saves for the user.
 
-/** Save content (text or a Blob) under a name. */
+/** Save text or a Blob as a file. */
 export function download(name, content, type = "text/plain") {
   const blob = content instanceof Blob ? content : new Blob([content], { type });
   const link = document.createElement("a");
@@ -10,7 +10,7 @@ export function download(name, content, type = "text/plain") {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser may still be reading it
 }
 
-/** A name that every file system takes. */
+/** Return a name, derived from `text`, that is valid in every file system. */
 export function fileName(text, suffix) {
   const plain = text.normalize("NFKD").replace(/[^\w -]+/g, "").trim().replace(/\s+/g, "-").slice(0, 60);
   return `${plain || "antiphon"}.${suffix}`;

@@ -1,10 +1,10 @@
-// Numbers, sizes and times as people read them.
+// Human-readable numbers, sizes and times.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const whole = (value) => WHOLE.format(value);
 
-/** 1,234 -> "1.2 kB", in powers of 1,000. */
+/** Format bytes in powers of 1,000: 1234 -> "1.2 kB". */
 export function bytes(value) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
@@ -15,7 +15,7 @@ export function bytes(value) {
   return `${unit && value < 10 ? value.toFixed(1) : WHOLE.format(value)} ${units[unit]}`;
 }
 
-/** Seconds as "85 ms", "1.4 s", "2 min 5 s". */
+/** Format seconds: "85 ms", "1.4 s", "2 min 5 s". */
 export function seconds(value) {
   if (value < 0.9995) return `${Math.round(value * 1000)} ms`;
   if (value < 59.95) return `${value.toFixed(1)} s`;
@@ -23,7 +23,7 @@ export function seconds(value) {
   return `${Math.floor(total / 60)} min ${total % 60} s`;
 }
 
-/** A position in a recording as "1:05". */
+/** Format a position in seconds: "1:05". */
 export function clock(value) {
   const total = Math.max(0, Math.floor(value));
   const [hours, minutes, rest] = [Math.floor(total / 3600), Math.floor(total / 60) % 60, total % 60];
@@ -31,7 +31,7 @@ export function clock(value) {
   return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
 }
 
-/** A day or an hour of the past, short. */
+/** Format a past time: the time of day if it was today, otherwise the date. */
 export function when(milliseconds) {
   const date = new Date(milliseconds);
   const isToday = date.toDateString() === new Date().toDateString();
@@ -41,5 +41,5 @@ export function when(milliseconds) {
 
 export const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/** "cpu" -> "CPU"; devices of a kind that there are several of keep their names. */
+/** Format a device: "cpu" -> "CPU"; numbered devices keep their names. */
 export const deviceName = (device) => (device === "cpu" ? "CPU" : device);

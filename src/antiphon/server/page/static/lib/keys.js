@@ -1,4 +1,4 @@
-// The keys that the user gave, kept for this tab only, and the question for one that the server asks for.
+// Keys that the user entered, kept for this tab only, and the dialog that asks for them.
 import { signal } from "./ui.js";
 
 export const API = "api";
@@ -6,7 +6,7 @@ export const ADMIN = "admin";
 
 const NAMES = { [API]: "antiphon.api-key", [ADMIN]: "antiphon.admin-key" };
 
-/** The question that is open: `{kind, message, answer}`, or null. The shell shows it. */
+/** Open question `{kind, message, answer}`, which the shell shows, or null. */
 export const question = signal(null);
 
 export function keyOf(kind) {
@@ -18,10 +18,10 @@ export function setKey(kind, key) {
   else sessionStorage.removeItem(NAMES[kind]);
 }
 
-/** Resolves once the ticket in the address, if there was one, is exchanged: to why it could not be, or to "". */
+/** Resolves once a ticket in the address has been exchanged: to "", or to the reason why that failed. */
 export let handover = Promise.resolve("");
 
-/** Keep the admin key behind the # of the address, or that of the ticket there, and take it out of the history. */
+/** Take the admin key, or a ticket for it, from the address, and remove it from the address and the history. */
 export function takeKeyFromAddress() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const [key, ticket] = [fields.get("admin_key"), fields.get("ticket")];
@@ -50,7 +50,7 @@ async function exchange(ticket) {
 
 let asking = null;
 
-/** Ask the user for a key, once however many requests need it. Resolves to true if one was given. */
+/** Ask the user for a key, once for all waiting requests. Resolves to true if the user entered a key. */
 export function askForKey(kind, message) {
   if (asking?.kind === kind) return asking.promise;
   const before = asking?.promise ?? Promise.resolve();

@@ -1,4 +1,4 @@
-// Markdown as safe HTML, block by block, so that a text that grows is parsed at its end only.
+// Markdown as sanitized HTML, block by block, so that only the end of a growing text is parsed again.
 import { Marked } from "../vendor/marked.js";
 import "../vendor/purify.js";
 
@@ -10,12 +10,12 @@ const ATTRIBUTES = ["align", "data-lang", "data-level", "rel", "start", "target"
 const ALLOWED = {
   ALLOWED_TAGS: TAGS,
   ALLOWED_ATTR: ["href", ...ATTRIBUTES],
-  ADD_URI_SAFE_ATTR: ATTRIBUTES, // they hold no address
+  ADD_URI_SAFE_ATTR: ATTRIBUTES, // they contain no addresses
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|tel:)/i,
 };
-/** HTML in a text is shown as it is written, except for these. */
+/** HTML tags that take effect; all other HTML is shown as text. */
 const PLAIN_HTML = /^<(?:\/?(?:b|i|s|u|em|strong|del|sub|sup|kbd|mark)|br *\/?)>$/i;
 
 const escaped = (text) =>
@@ -31,11 +31,11 @@ const marked = new Marked({
       const name = (lang ?? "").trim().split(/\s/)[0];
       return `<pre data-lang="${escaped(name)}"><code>${escaped(text)}\n</code></pre>`;
     },
-    // Headings of an answer are all below the message's own; their size says their level.
+    // All headings of an answer are h3, below the message's own heading; styles show their level.
     heading({ tokens, depth }) {
       return `<h3 data-level="${depth}">${this.parser.parseInline(tokens)}</h3>`;
     },
-    // The page loads nothing from elsewhere: an image is a link to it.
+    // Images become links, because the page loads nothing from other servers.
     image({ href, text }) {
       return linkTo(href, "", escaped(text || href));
     },
@@ -57,14 +57,15 @@ const normalised = (text) => text.replace(/\r\n?/g, "\n");
 const blockOf = (id, token) => ({ id, html: DOMPurify.sanitize(marked.parser([token]), ALLOWED) });
 
 /**
- * A text that grows. `update` takes the whole text so far and returns its blocks `{id, html}`; a block that a complete
- * line of another one follows is final and keeps its object. A text that is no continuation is parsed anew.
+ * Growing Markdown text. `update` takes the whole text so far and returns its blocks `{id, html}`. A block is final and
+ * stays the same object once a complete line of the next block has arrived. A text that does not continue the previous
+ * text is parsed from its beginning.
  */
 export class GrowingMarkdown {
   #text = "";
   #final = [];
   #numFinal = 0; // characters in final blocks
-  #numLines = 0; // characters in complete lines that were looked at
+  #numLines = 0; // characters in complete lines already parsed
 
   update(source) {
     const text = normalised(source);
@@ -79,11 +80,11 @@ export class GrowingMarkdown {
     return [...this.#final, ...open.map((token, index) => blockOf(this.#final.length + index, token))];
   }
 
-  /** Only complete lines decide what is final: `2` may become the next item of a list above it. */
+  /** Find blocks that are final, by complete lines only: `2` may yet become the next item of the list above it. */
   #finish(numLines) {
     this.#numLines = numLines;
     const tokens = lex(this.#text.slice(this.#numFinal, numLines));
-    const numOpen = tokens.at(-1)?.type === "space" ? 2 : 1; // a list may go on after an empty line
+    const numOpen = tokens.at(-1)?.type === "space" ? 2 : 1; // a list may continue after an empty line
     for (const token of tokens.slice(0, Math.max(0, tokens.length - numOpen))) {
       this.#numFinal += token.raw.length;
       if (token.type !== "space") this.#final.push(blockOf(this.#final.length, token));
@@ -94,7 +95,7 @@ export class GrowingMarkdown {
 const SILENT = ["code", "table", "hr", "html", "space", "def"];
 const INLINE = ["text", "escape", "codespan", "strong", "em", "del", "link", "image"];
 
-/** The words of a Markdown text, as they are read aloud: without code, tables and addresses. */
+/** Return the words of a Markdown text to read aloud: without code, tables and addresses. */
 export function plainText(source) {
   const words = (token) => {
     if (SILENT.includes(token.type)) return "";

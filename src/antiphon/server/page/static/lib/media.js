@@ -1,4 +1,4 @@
-// Media queries as signals, so that what depends on one is rendered again when it changes.
+// Media queries as signals, so that components are rendered again when a query's result changes.
 import { signal } from "./ui.js";
 
 export function media(query) {

@@ -1,4 +1,4 @@
-// The microphone as frames of 16-bit samples, and plain words for why there is none.
+// Microphone as frames of 16-bit samples, with errors that users understand.
 import { audioContext } from "./player.js";
 
 const CONSTRAINTS = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
@@ -14,12 +14,12 @@ const INSECURE =
   "Browsers give a page the microphone only over HTTPS, or on the server's own machine at localhost. " +
   "This page came over plain HTTP from another machine.";
 
-/** Why there is no microphone; `message` is a sentence for the user. */
+/** The microphone is not available; `message` is a sentence for the user. */
 export class MicrophoneError extends Error {}
 
 /**
- * Asks for the microphone. `onFrame` gets an Int16Array of 20 ms at `rate`, again and again; `onLost` is called once if
- * the microphone goes away. Call it after the user has done something on the page. Throws MicrophoneError.
+ * Open the microphone, asking the user. `onFrame` receives Int16Arrays of 20 ms at `rate`; `onLost` is called once if
+ * the microphone is disconnected. Call only after the user has interacted with the page. Throws MicrophoneError.
  */
 export async function openMicrophone({ rate, onFrame, onLost }) {
   if (!window.isSecureContext || !navigator.mediaDevices) throw new MicrophoneError(INSECURE);
@@ -47,7 +47,7 @@ function loadWorklet(context) {
   return loading;
 }
 
-/** An open microphone. `analyser` hears it; muted, its frames are silence. */
+/** Open microphone, with an `analyser` of its sound; while muted, its frames are silent. */
 class Microphone {
   constructor(context, stream, { rate, onFrame, onLost }) {
     this.stream = stream;
@@ -64,7 +64,7 @@ class Microphone {
     });
     this.capture.port.onmessage = ({ data }) => onFrame(data);
     this.source.connect(this.capture);
-    this.capture.connect(context.destination); // its output is silent, and a node that leads nowhere may be left out
+    this.capture.connect(context.destination); // silent output; browsers may skip a node that is not connected
   }
 
   set isMuted(isMuted) {

@@ -1,12 +1,12 @@
-// The models that the server offers, fetched again when the server comes back or something changes them.
+// Models that the server offers, fetched again when the server becomes ready or the models change.
 import { getJson } from "./api.js";
 import { connection } from "./connection.js";
 import { computed, effect, signal } from "./ui.js";
 
-/** The cards of `GET /v1/models`; null until they are known. */
+/** Cards of `GET /v1/models`; null until known. */
 export const models = signal(null);
 
-/** Tasks of cards: `generate`, `transcribe`, `synthesize`, `embed`. */
+/** Return the cards of a task (`generate`, `transcribe`, `synthesize`, `embed`), without aliases. */
 export const modelsFor = (task) =>
   (models.value ?? []).filter((card) => card.task === task && card.id === card.root);
 
@@ -18,7 +18,7 @@ export async function refreshModels() {
 
 let wasReady = false;
 
-/** Fetch the models whenever the server gets ready. */
+/** Fetch the models whenever the server becomes ready. */
 export function watchModels() {
   effect(() => {
     const isReady = connection.value.status === "ready";

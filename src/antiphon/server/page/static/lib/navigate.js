@@ -2,7 +2,7 @@
 
 export const hrefOf = (view, path = "") => `#/${view}${path ? `/${encodeURIComponent(path)}` : ""}`;
 
-/** Go to a view; `isReplaced` leaves no entry in the history. */
+/** Open a view; with `isReplaced`, replace the current history entry. */
 export function navigate(view, path = "", isReplaced = false) {
   const href = hrefOf(view, path);
   if (location.hash === href) return;

@@ -1,19 +1,19 @@
-// Sound played while it is made: chunks of samples, one after another without a gap.
+// Playback of sound while it is generated: chunks of samples without gaps between them.
 import { signal } from "./ui.js";
 
-/** Sound begins this long after the first chunk, so that the next ones are there in time. */
+/** Seconds from the first chunk to the start of playback, so that the next chunks arrive in time. */
 const LEAD_SECONDS = 0.08;
 
 let context = null;
 
-/** The page's one AudioContext. Browsers let it sound only after the user has done something on the page. */
+/** Return the page's only AudioContext. Browsers let it play only after the user has interacted with the page. */
 export function audioContext() {
   context ??= new AudioContext({ latencyHint: "interactive" });
   if (context.state === "suspended") context.resume();
   return context;
 }
 
-/** 16-bit little-endian samples, as the API's `pcm` format has them, as floats. */
+/** Convert 16-bit little-endian samples, the API's `pcm` format, to floats. */
 export function floatsOf(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const samples = new Float32Array(bytes.byteLength >> 1);
@@ -22,8 +22,8 @@ export function floatsOf(bytes) {
 }
 
 /**
- * Plays one stream of mono sound. `push` chunks of floats, then `end`; or `stop` at any time. `state` is a signal:
- * `waiting` for sound, `playing`, `paused`, `ended`. `analyser` hears what is played.
+ * Player of one stream of mono sound. `push` chunks of floats, then call `end`; `stop` at any time. `state` is a signal
+ * of `waiting` (for sound), `playing`, `paused` or `ended`. `analyser` receives the sound being played.
  */
 export class SoundPlayer {
   constructor(sampleRate = 24000) {
@@ -32,22 +32,22 @@ export class SoundPlayer {
     this.context = audioContext();
     this.analyser = this.context.createAnalyser();
     this.analyser.connect(this.context.destination);
-    this.chunks = []; // all samples, for going back
+    this.chunks = []; // all samples, for seeking back
     this.numSamples = 0;
     this.sources = new Set();
-    this.nextTime = 0; // of the context's clock: when the next chunk begins
-    this.startedAt = 0; // of the context's clock, less pauses and gaps: when the sound's second 0 was played
+    this.nextTime = 0; // start of the next chunk, by the context's clock
+    this.startedAt = 0; // start of the sound by the context's clock, moved by pauses and gaps
     this.pausedAt = null;
     this.stoppedAt = null;
     this.isComplete = false;
   }
 
-  /** Seconds of sound that were received. */
+  /** Seconds of sound received so far. */
   get duration() {
     return this.numSamples / this.sampleRate;
   }
 
-  /** Seconds of sound that were heard. */
+  /** Playback position in seconds. */
   get position() {
     const still = this.pausedAt ?? this.stoppedAt;
     if (still !== null) return still;
@@ -63,7 +63,7 @@ export class SoundPlayer {
     if (this.pausedAt === null) this.#schedule(samples, offset);
   }
 
-  /** No more chunks follow: `ended` when the last one was played. */
+  /** Enter the state `ended` after the last chunk, because no more chunks follow. */
   end() {
     this.isComplete = true;
     this.#endIfPlayed();
@@ -88,7 +88,7 @@ export class SoundPlayer {
     if (this.pausedAt !== null) this.#playFrom(this.pausedAt);
   }
 
-  /** Go to a second of the sound that was received, and play on from there unless it is paused. */
+  /** Go to a second of the received sound, and continue playing there unless paused. */
   seek(second) {
     const place = Math.max(0, Math.min(second, this.duration));
     if (this.pausedAt === null) this.#playFrom(place);
@@ -147,7 +147,7 @@ export class SoundPlayer {
   }
 }
 
-/** Byte chunks of the API's `pcm` format, cut anywhere, as chunks of floats. */
+/** Yield chunks of floats from byte chunks of the API's `pcm` format, which may end within a sample. */
 export async function* pcmSamples(chunks) {
   let rest = new Uint8Array(0);
   for await (const chunk of chunks) {

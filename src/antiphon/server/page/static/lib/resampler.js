@@ -1,28 +1,28 @@
-// Another sample rate for a stream of sound, by a windowed sinc: no page API does this for a stream.
+// Streaming resampler with a windowed sinc: browsers have no API that resamples a stream.
 
-/** Zero crossings of the sinc on each side: at 16, what folds back above the new limit is 60 dB down. */
+/** Zero crossings of the sinc on each side: 16 attenuate aliases by 60 dB. */
 const HALF_CROSSINGS = 16;
-/** The share of the band that is kept; the rest is where the filter falls. */
+/** Share of the band that passes; the filter's transition takes the rest. */
 const KEPT = 0.9;
-/** Entries of the table between two samples; between two entries the kernel is taken as a line. */
+/** Entries of the kernel's table per sample, with linear interpolation between entries. */
 const STEPS = 256;
 
-/** `push` any number of samples at the rate `from`; it returns those at the rate `to` that are complete. */
+/** Resampler whose `push` takes samples at the rate `from` and returns the finished samples at the rate `to`. */
 export class Resampler {
   constructor(from, to) {
     this.step = from / to;
-    const scale = KEPT * Math.min(1, to / from); // of the new limit to the old one
+    const scale = KEPT * Math.min(1, to / from); // cutoff relative to the old Nyquist frequency
     this.half = Math.ceil(HALF_CROSSINGS / scale);
     this.table = kernel(scale, this.half);
     this.samples = new Float32Array(2 * this.half); // silence before the first sample
-    this.position = this.half; // of the next output, in `samples`
+    this.position = this.half; // position of the next output in `samples`
   }
 
   push(samples) {
     const all = new Float32Array(this.samples.length + samples.length);
     all.set(this.samples);
     all.set(samples, this.samples.length);
-    const last = all.length - this.half - 1; // an output needs as many samples after it
+    const last = all.length - this.half - 1; // an output needs `half` samples after it
     const count = Math.max(0, Math.floor((last - this.position) / this.step) + 1);
     const made = new Float32Array(count);
     for (let index = 0; index < count; index += 1) made[index] = this.#at(all, this.position + index * this.step);
@@ -47,7 +47,7 @@ export class Resampler {
   }
 }
 
-/** One side of the symmetric kernel, with a Blackman window. */
+/** Compute one side of the symmetric kernel, with a Blackman window. */
 function kernel(scale, half) {
   const table = new Float32Array(half * STEPS + 2);
   for (let entry = 0; entry <= half * STEPS; entry += 1) {

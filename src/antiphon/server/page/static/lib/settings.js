@@ -3,7 +3,7 @@ import { effect, signal } from "./ui.js";
 
 const PREFIX = "antiphon.";
 
-/** A signal whose value is kept in the browser under a name; `initial` until it is set. */
+/** Return a signal whose value the browser keeps under a name; its first value is `initial`. */
 export function setting(name, initial) {
   const kept = signal(read(name, initial));
   let isFirst = true;
@@ -20,7 +20,7 @@ function read(name, initial) {
     const text = localStorage.getItem(PREFIX + name);
     return text === null ? initial : JSON.parse(text);
   } catch {
-    return initial; // storage is blocked, or holds something else
+    return initial; // storage is blocked, or its content is not ours
   }
 }
 
@@ -28,6 +28,6 @@ function write(name, value) {
   try {
     localStorage.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
-    // Storage is full or blocked: the setting holds until the page is closed.
+    // Storage is full or blocked: the setting lasts until the page is closed.
   }
 }

@@ -1,6 +1,6 @@
-// Server-sent events, from chunks of bytes that may be cut anywhere.
+// Parser of server-sent events in chunks of bytes, which may end anywhere.
 
-/** The events `{event, data}` in an async iterable of byte chunks. */
+/** Yield the events `{event, data}` in an async iterable of byte chunks. */
 export async function* sseEvents(chunks) {
   const decoder = new TextDecoder();
   let rest = "";

@@ -1,4 +1,4 @@
-// What views are written with: Preact, htm and signals, from one place.
+// Preact, htm and signals, for all views.
 import { h, Fragment, render } from "../vendor/preact.js";
 import htm from "../vendor/htm.js";
 

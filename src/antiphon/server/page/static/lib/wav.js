@@ -1,8 +1,8 @@
-// Sound files of samples that the page has.
+// WAV files of samples.
 
 const HEADER_BYTES = 44;
 
-/** A mono WAV file of chunks of 16-bit samples. */
+/** Return a mono WAV file of chunks of 16-bit samples. */
 export function wavOf(chunks, sampleRate) {
   const size = chunks.reduce((total, chunk) => total + chunk.byteLength, 0);
   const header = new DataView(new ArrayBuffer(HEADER_BYTES));
@@ -10,8 +10,8 @@ export function wavOf(chunks, sampleRate) {
   write(0, "RIFF");
   header.setUint32(4, HEADER_BYTES - 8 + size, true);
   write(8, "WAVEfmt ");
-  header.setUint32(16, 16, true); // the length of the format
-  header.setUint16(20, 1, true); // integers
+  header.setUint32(16, 16, true); // bytes of the format chunk
+  header.setUint16(20, 1, true); // integer samples
   header.setUint16(22, 1, true); // channels
   header.setUint32(24, sampleRate, true);
   header.setUint32(28, sampleRate * 2, true);

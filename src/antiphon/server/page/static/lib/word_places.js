@@ -1,11 +1,11 @@
-// Where the words of a text stand in it, so that each can be lit or clicked while the text keeps its spaces and signs.
+// Positions of words in a text, so that each can be highlighted or clicked while spaces and punctuation stay.
 
-/** A word is looked for within so many characters: one further on is another word that is written the same. */
+/** Maximum characters ahead in which a word is searched: a match further on is another occurrence. */
 const REACH = 200;
 
 /**
- * Cut `text` from `cursor` on into `{text, word}`: a word as it stands there, or what is between words (null). `words`
- * have their writing as `word`. Those that the text does not have count as part of the word before them.
+ * Divide `text` from `cursor` on into parts `{text, word}`, where `word` is null between words. The spelling of each of
+ * `words` is its field `word`. A word that is not found extends the time of the word before it.
  */
 export function placeWords(text, words, cursor = 0) {
   const parts = [];
@@ -23,7 +23,7 @@ export function placeWords(text, words, cursor = 0) {
   return { parts, cursor };
 }
 
-/** The last of the words (in order of time) that has begun at a second; -1 before the first. */
+/** Return the index of the last word, in order of time, that has begun at `second`; -1 before the first. */
 export function wordAt(words, second) {
   let low = 0;
   let high = words.length;
@@ -35,7 +35,7 @@ export function wordAt(words, second) {
   return low - 1;
 }
 
-/** Each segment's own words, of the words of all segments in order. */
+/** Return the words of each segment, from the words of all segments in order. */
 export function wordsBySegment(segments, words) {
   const letters = (text) => text.replace(/\s/g, "").length;
   let next = 0;

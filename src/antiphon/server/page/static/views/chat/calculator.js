@@ -1,4 +1,4 @@
-// Arithmetic as people write it, without running it as a program.
+// Calculator for arithmetic expressions, which are parsed rather than run as code.
 
 const FUNCTIONS = {
   abs: Math.abs, ceil: Math.ceil, cos: Math.cos, exp: Math.exp, floor: Math.floor, ln: Math.log, log: Math.log10,
@@ -8,7 +8,7 @@ const CONSTANTS = { pi: Math.PI, e: Math.E };
 const TOKEN = /\s*(?:(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)|([a-z]+)|(\*\*|[-+*/%^(),]))/iy;
 const MAX_LENGTH = 1000;
 
-/** The value of an expression such as `2 * (3 + sqrt(16)) ^ 2`. Throws an Error that says what is wrong. */
+/** Compute an expression such as `2 * (3 + sqrt(16)) ^ 2`. Throws an Error that names the fault. */
 export function calculate(expression) {
   if (expression.length > MAX_LENGTH) throw new Error(`the expression is longer than ${MAX_LENGTH} characters`);
   const parser = new Parser(tokensOf(expression));

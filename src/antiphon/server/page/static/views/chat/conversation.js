@@ -1,4 +1,4 @@
-// A conversation: a tree of messages, of which one branch is shown.
+// Conversation: a tree of messages, of which one branch is shown.
 import { signal } from "../../lib/ui.js";
 
 export const ROOT = "";
@@ -23,9 +23,9 @@ export const DEFAULT_OPTIONS = {
 const newId = () => crypto.randomUUID?.() ?? `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 
 /**
- * `record` is what is stored: `{id, title, hasGivenTitle, createdAt, updatedAt, options, nodes, children, chosen}`.
- * `children` lists the messages below each message, `chosen` says which of them is shown. `shape` changes with every
- * message that is added or chosen.
+ * Conversation with its stored `record`: `{id, title, hasGivenTitle, createdAt, updatedAt, options, nodes, children,
+ * chosen}`. `children` lists the ids of the messages below each message, and `chosen` the id of the one that is shown.
+ * The signal `shape` changes with the messages, the branch that is shown, the title and the options.
  */
 export class Conversation {
   constructor(record) {
@@ -78,7 +78,7 @@ export class Conversation {
     this.shape.value += 1;
   }
 
-  /** The messages of the branch that is shown, or of the one that ends with a message. */
+  /** Return the messages of the branch that is shown, or of the branch that ends with the message `end`. */
   path(end = null) {
     const { nodes, chosen } = this.record;
     const found = [];
@@ -90,7 +90,7 @@ export class Conversation {
     return found;
   }
 
-  /** The messages that a message is one of: answers to the same question, or versions of a question. */
+  /** Return the ids of a message and its alternatives: answers to the same question, or versions of a question. */
   siblings(node) {
     return this.record.children[node.parent];
   }
@@ -101,14 +101,14 @@ export class Conversation {
     this.changed();
   }
 
-  /** The question that an answer, or a step of it, belongs to; ROOT if there is none. */
+  /** Return the id of the question that an answer or one of its steps belongs to, or ROOT. */
   questionOf(node) {
     let found = node;
     while (found && found.role !== "user") found = this.record.nodes[found.parent];
     return found?.id ?? ROOT;
   }
 
-  /** A new conversation with the messages up to one. */
+  /** Create a conversation from the messages up to `end`. */
   branch(end) {
     const made = Conversation.create(this.record.options);
     let parent = ROOT;
@@ -128,7 +128,7 @@ export class Conversation {
     this.changed();
   }
 
-  /** Whether the title or any message has the words. */
+  /** Return whether the title or any message contains `words`. */
   matches(words) {
     const wanted = words.trim().toLowerCase();
     if (!wanted) return true;
@@ -137,7 +137,7 @@ export class Conversation {
   }
 }
 
-/** The messages of a branch as the API takes them. */
+/** Return the messages of a branch in the API's format. */
 export function apiMessages(conversation, end) {
   const messages = conversation.path(end).flatMap((node) => {
     if (node.role === "tool") return [{ role: "tool", tool_call_id: node.toolCallId, content: node.content }];

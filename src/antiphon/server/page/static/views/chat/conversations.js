@@ -1,4 +1,4 @@
-// The user's conversations, kept in the browser.
+// The user's conversations, stored in the browser.
 import { allRecords, deleteRecord, putRecord } from "../../lib/database.js";
 import { setting } from "../../lib/settings.js";
 import { signal } from "../../lib/ui.js";
@@ -7,17 +7,17 @@ import { Conversation } from "./conversation.js";
 const STORE = "conversations";
 const SAVE_MS = 400;
 
-/** All conversations, the latest first; null until they are read. */
+/** All conversations, the latest first; null until loaded. */
 export const conversations = signal(null);
-/** The one that is shown; it is in the list once it has a message. */
+/** Conversation that is shown; it joins the list with its first message. */
 export const current = signal(null);
-/** False if the browser stores nothing: conversations last until the page is closed. */
+/** False if the browser cannot store conversations, which then last until the page is closed. */
 export const isStored = signal(true);
-/** What a new conversation begins with: the settings of the last one. */
+/** Options that were set last, with which a new conversation begins. */
 const lastOptions = setting("chat.options", {});
 
 let loading = null;
-const waiting = new Map(); // conversations with changes that are not stored yet, and their timers
+const waiting = new Map(); // timers of conversations with unsaved changes
 
 export function loadConversations() {
   loading ??= allRecords(STORE).then((records) => {
@@ -27,7 +27,7 @@ export function loadConversations() {
   return loading;
 }
 
-/** Show the conversation of an id, or a new one. */
+/** Show the conversation of an id, or a new one if there is none. Resolves to whether it was found. */
 export async function openConversation(id) {
   await loadConversations();
   const found = id ? conversations.peek().find((known) => known.id === id) : null;
@@ -36,7 +36,7 @@ export async function openConversation(id) {
   return Boolean(found);
 }
 
-/** Put it in the list, at its top, and store it soon. */
+/** Move a conversation to the top of the list, and save it soon. */
 export function keep(conversation) {
   const others = (conversations.peek() ?? []).filter((known) => known !== conversation);
   conversations.value = [conversation, ...others];

@@ -1,15 +1,15 @@
-// Conversations as files.
+// Saving conversations as files.
 import { download, fileName } from "../../lib/download.js";
 
 const FORMAT = "antiphon.conversation.v1";
 
-/** Everything, with all branches. */
+/** Save all branches of a conversation. */
 export function exportJson(conversation) {
   const content = JSON.stringify({ format: FORMAT, ...conversation.record }, null, 2);
   download(fileName(conversation.title, "json"), content, "application/json");
 }
 
-/** The branch that is shown. */
+/** Save the branch that is shown. */
 export function exportMarkdown(conversation) {
   download(fileName(conversation.title, "md"), markdownOf(conversation), "text/markdown");
 }

@@ -1,4 +1,4 @@
-// Answers: asked for, streamed into the conversation, with the tools that they call.
+// Generation of answers: streams them into the conversation, and runs the tools that they call.
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
 import { plainText } from "../../lib/markdown.js";
@@ -7,16 +7,16 @@ import { ROOT, apiMessages } from "./conversation.js";
 import { keep, save, saveSoon } from "./conversations.js";
 import { apiTools, runTool } from "./tools.js";
 
-/** Answers that call tools again and again are ended. */
+/** Maximum rounds of tool calls for one question. */
 const MAX_ROUNDS = 8;
 const STORE_MS = 2000;
 
-/** The running answer of each conversation, by its id: `{node, controller}`. */
+/** Running answers `{controller}` by conversation id. */
 export const running = signal({});
-/** For each message that is being written, a signal that changes when it has grown. */
+/** For each message being generated, a signal that changes when text was added. */
 const growing = new Map();
 
-/** Makes the component that calls it follow a message that is being written; true if it is. */
+/** Return whether a message is being generated, and render the calling component again when it grows. */
 export function isGrowing(node) {
   return growing.get(node.id)?.value !== undefined;
 }
@@ -27,19 +27,19 @@ export function stop(conversation) {
   running.peek()[conversation.id]?.controller.abort();
 }
 
-/** Ask a question below a message, or below the last one that is shown. */
+/** Ask a question below a message, by default below the last one shown. */
 export function ask(conversation, model, content, parent = conversation.path().at(-1)?.id ?? ROOT) {
   const question = conversation.add(parent, { role: "user", content });
   keep(conversation);
   return answer(conversation, model, question.id);
 }
 
-/** Another answer to the question that an answer belongs to. */
+/** Generate another answer to the question of an answer. */
 export function regenerate(conversation, model, node) {
   return answer(conversation, model, conversation.questionOf(node));
 }
 
-/** Answer the branch that ends with a message, calling tools as long as the model asks for them. */
+/** Answer the branch that ends with the message `parent`, running tools as long as the model calls them. */
 export async function answer(conversation, model, parent) {
   if (running.peek()[conversation.id]) return;
   const controller = new AbortController();
@@ -65,7 +65,7 @@ export async function answer(conversation, model, parent) {
   else announce(last.finish === "stopped" ? "Stopped" : plainText(last.content));
 }
 
-/** Stream one answer into its message; its end or failure is noted there. */
+/** Stream one answer into its message, and record its end or failure there. */
 async function stream(conversation, node, model, abort) {
   const grown = new Growth(node, () => saveSoon(conversation));
   const figures = { sentAt: performance.now(), firstAt: null, numDeltas: 0, usage: null };
@@ -94,7 +94,7 @@ async function stream(conversation, node, model, abort) {
   }
 }
 
-/** Add what a chunk brings to the message; false if it brings nothing. */
+/** Add a chunk's delta to the message; return false if the delta is empty. */
 function take(node, delta) {
   if (delta.reasoning_content) {
     node.thinkingStartedAt ??= performance.now();
@@ -118,7 +118,7 @@ function endThinking(node) {
   delete node.thinkingStartedAt;
 }
 
-/** Tokens and times. An answer that was stopped has no usage: its pieces are counted, each about a token. */
+/** Return tokens and times. A stopped answer has no usage: its chunks are counted, each about one token. */
 function measured({ sentAt, firstAt, numDeltas, usage }) {
   if (firstAt === null) return null;
   const elapsed = (performance.now() - firstAt) / 1000;
@@ -156,7 +156,7 @@ function body(conversation, node, model) {
   };
 }
 
-/** Shows a growing message once a frame, however many pieces come; in a hidden page, once in a while. */
+/** Growing message, rendered at most once a frame, or every 250 ms while the page is hidden. */
 class Growth {
   constructor(node, store) {
     this.grown = signal(0);

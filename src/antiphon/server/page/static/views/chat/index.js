@@ -21,7 +21,7 @@ const isNarrow = media("(max-width: 760px)");
 
 export function View({ path }) {
   const areOptionsShown = useSignal(false);
-  const isDrawerOpen = useSignal(false); // the list, on a narrow screen
+  const isDrawerOpen = useSignal(false); // the list on a narrow screen
   const follow = useRef(true);
   useEffect(() => {
     openConversation(path).then((isFound) => {

@@ -1,4 +1,4 @@
-// The user's conversations: found, renamed, saved as files and deleted.
+// List of the user's conversations: search, rename, save and delete.
 import { plural, when } from "../../lib/format.js";
 import { hrefOf, navigate } from "../../lib/navigate.js";
 import { html, useState } from "../../lib/ui.js";
@@ -34,7 +34,7 @@ export function ConversationList({ onClose }) {
 }
 
 function Entry({ conversation, onManage, onClose }) {
-  conversation.shape.value; // follow its title
+  conversation.shape.value; // render again when the title changes
   const isCurrent = current.value === conversation;
   return html`<li class=${isCurrent ? "current" : ""}>
     <a href=${hrefOf("chat", conversation.id)} aria-current=${isCurrent ? "true" : undefined} onClick=${onClose}>

@@ -1,4 +1,4 @@
-// Messages as they are shown: questions, answers, reasoning and tool calls.
+// Components of messages: questions, answers, reasoning and tool calls.
 import { seconds, whole } from "../../lib/format.js";
 import { html } from "../../lib/ui.js";
 import { Icon } from "../../components/icon.js";
@@ -18,7 +18,7 @@ export function Question({ node, conversation, edited }) {
   </article>`;
 }
 
-/** `results` are the tool messages that follow; `isLast` is true for the last step of an answer. */
+/** One step of an answer; `results` are the tool messages after it, and `isLast` marks the answer's last step. */
 export function Answer({ node, conversation, results, isFirst, isLast }) {
   const isLive = isGrowing(node);
   const isJson = Boolean(conversation.record.options.schema) || node.isJson;
@@ -77,7 +77,7 @@ function Figures({ node }) {
   return html`<p class="figures number">${parts.filter(Boolean).join(" · ")}</p>`;
 }
 
-/** An answer by a schema, indented once it is complete. */
+/** Return an answer in JSON as a code block, indented once it is complete. */
 function prettyJson(text) {
   try {
     return `\`\`\`json\n${JSON.stringify(JSON.parse(text), null, 2)}\n\`\`\``;

@@ -1,4 +1,4 @@
-// The buttons under a message.
+// Buttons below a message.
 import { navigate } from "../../lib/navigate.js";
 import { html } from "../../lib/ui.js";
 import { CopyButton } from "../../components/copy_button.js";
@@ -39,7 +39,7 @@ export function AnswerActions({ node, conversation }) {
   </div>`;
 }
 
-/** Which version of a message is shown, if it has several. */
+/** Selection of a message's version, if there are several. */
 function Siblings({ node, conversation, what }) {
   const ids = conversation.siblings(node);
   if (ids.length < 2) return null;

@@ -1,4 +1,4 @@
-// The model that answers.
+// The chosen chat model.
 import { setting } from "../../lib/settings.js";
 
 export const model = setting("chat.model", "");

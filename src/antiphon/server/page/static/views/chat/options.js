@@ -1,4 +1,4 @@
-// The settings of a conversation: system prompt, sampling, schema and tools.
+// Options of a conversation: system prompt, sampling, schema and tools.
 import { html, useId, useState } from "../../lib/ui.js";
 import { IconButton } from "../../components/icon.js";
 import { NumberField, Select, Switch, TextArea } from "../../components/fields.js";
@@ -23,7 +23,7 @@ const EFFORTS = [
 ];
 
 export function OptionsPanel({ conversation, onClose }) {
-  conversation.shape.value; // follow changes
+  conversation.shape.value; // render again when options change
   const { options } = conversation.record;
   const set = (name) => (value) => setOption(conversation, name, value);
   const isDefault = Object.entries(DEFAULT_OPTIONS).every(([name, value]) => `${options[name] ?? ""}` === `${value ?? ""}`);
@@ -60,13 +60,13 @@ export function OptionsPanel({ conversation, onClose }) {
   </aside>`;
 }
 
-/** A JSON schema; one that cannot be read is not used, and said so. */
+/** Input for a JSON schema; text that is not valid JSON is reported and not used. */
 function SchemaField({ value, onChange }) {
   const [text, setText] = useState(value);
   const [known, setKnown] = useState(value);
   const id = useId();
   if (known !== value) {
-    setKnown(value); // changed elsewhere: reset, or another conversation
+    setKnown(value); // the value was reset, or another conversation is shown
     setText(value);
   }
   const problem = text.trim() ? problemOf(text) : null;

@@ -1,4 +1,4 @@
-// Writing: a new question at the bottom, or another version of an old one.
+// Editor of a new question, or of another version of an earlier one.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../lib/ui.js";
 import { IconButton } from "../../components/icon.js";
 import { ask, runningIn, stop } from "./generation.js";
@@ -6,12 +6,12 @@ import { model } from "./model.js";
 
 const canHover = matchMedia("(hover: hover)");
 
-/** Enter sends, where there is a keyboard; Shift with Enter is a new line. */
+/** Return whether a key sends: Enter without Shift, except on touch screens. */
 function isSending(event) {
   return event.key === "Enter" && !event.shiftKey && !event.isComposing && canHover.matches;
 }
 
-/** The height of what is written, up to a limit in the styles. */
+/** Fit a text area's height to its text; the style sheet limits the height. */
 function useGrowth(text) {
   const area = useRef(null);
   useLayoutEffect(() => {

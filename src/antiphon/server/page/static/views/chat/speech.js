@@ -1,13 +1,13 @@
-// An answer read aloud, while its sound is being made.
+// Reading an answer aloud while its sound is generated.
 import { readBody, request } from "../../lib/api.js";
 import { plainText } from "../../lib/markdown.js";
 import { modelsFor } from "../../lib/models.js";
 import { SoundPlayer, pcmSamples } from "../../lib/player.js";
 import { effect, signal } from "../../lib/ui.js";
 
-/** The message that is read: `{id, controller, player}`, or null. */
+/** Message being read, `{id, controller, player}`, or null. */
 export const spoken = signal(null);
-/** Why the last one could not be read, or null. */
+/** Error of the last message to be read, or null. */
 export const speechError = signal(null);
 
 export const canSpeak = () => modelsFor("synthesize").length > 0;
@@ -19,7 +19,7 @@ export function stopSpeaking() {
   now?.player.stop();
 }
 
-/** Read a message aloud; another one that is being read ends. */
+/** Read a message aloud, and stop reading any other. */
 export async function speak(node) {
   stopSpeaking();
   const text = plainText(node.content);

@@ -1,8 +1,8 @@
-// The messages of a conversation, scrolled to the last one unless the user looks at an earlier one.
+// Messages of a conversation, scrolled to the last one unless the user reads an earlier one.
 import { html, useLayoutEffect, useRef, useSignal } from "../../lib/ui.js";
 import { Answer, Question } from "./message.js";
 
-/** This close to the end, the view follows an answer that grows. */
+/** Maximum pixels from the end at which the view follows a growing answer. */
 const NEAR = 60;
 
 export function Thread({ conversation, follow }) {
@@ -35,7 +35,7 @@ export function Thread({ conversation, follow }) {
   </div>`;
 }
 
-/** The messages to show: tool results belong to the answer that called them. */
+/** Group the messages to show: tool results belong to the answer that called the tools. */
 function turns(path) {
   const shown = [];
   for (const node of path) {

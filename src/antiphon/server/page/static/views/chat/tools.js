@@ -26,14 +26,14 @@ export const TOOLS = [
   },
 ];
 
-/** The tools of the names, as the API takes them. */
+/** Return the tools of these names in the API's format. */
 export const apiTools = (names) =>
   TOOLS.filter((tool) => names.includes(tool.name)).map(({ name, description, parameters }) => ({
     type: "function",
     function: { name, description, parameters },
   }));
 
-/** What a call gives, as text for the model; a call that cannot be made gives its error. */
+/** Run a tool call, and return its result or its error as text for the model. */
 export function runTool(call) {
   const tool = TOOLS.find((known) => known.name === call.function.name);
   try {

@@ -1,4 +1,4 @@
-// The pages of the caches as a map: free, cached, shared, and those of each request in a colour of its own.
+// Maps of the cache's pages: free, cached, shared, or in the colour of the request that uses them.
 import { bytes, plural, whole } from "../../lib/format.js";
 import { html, useSignal } from "../../lib/ui.js";
 import { Canvas } from "./canvas.js";
@@ -29,7 +29,7 @@ export function CacheMaps() {
   </section>`;
 }
 
-/** The code of every cell. */
+/** Expand the runs (code, count) into the code of every cell. */
 function cellsOf({ runs }) {
   const cells = [];
   for (let place = 0; place < runs.length; place += 2) for (let count = 0; count < runs[place + 1]; count += 1) cells.push(runs[place]);

@@ -1,8 +1,8 @@
-// A canvas as wide as its place, drawn again when its size, its data or the theme changes.
+// Canvas as wide as its container, drawn again when its size, its data or the theme changes.
 import { html, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
 import { colours } from "./colours.js";
 
-/** `draw(context, width, height)` in CSS pixels; `setUp(canvas, redraw)` may add listeners and returns how to take them away. */
+/** `draw(context, width, height)` uses CSS pixels; `setUp(canvas, redraw)` adds listeners and returns their removal. */
 export function Canvas({ height, draw, setUp, label, data, ...rest }) {
   const element = useRef(null);
   const drawing = useRef(draw);

@@ -1,10 +1,10 @@
-// The page's colours for canvases and plots, read from the style sheet and again when the theme changes.
+// Colours for canvases and plots, read from the style sheet, and again when the theme changes.
 import { isDark } from "../../app/theme.js";
 import { effect, signal } from "../../lib/ui.js";
 
 const NAMES = ["ground", "surface", "sunken", "line", "line-strong", "text", "text-soft", "accent", "accent-soft", "warn", "bad"];
 
-/** Colours by name, and `series`: six of them. */
+/** Colours by name, the six colours of `series`, and the font. */
 export const colours = signal(read());
 
 function read() {
@@ -16,10 +16,10 @@ function read() {
 
 effect(() => {
   isDark();
-  queueMicrotask(() => (colours.value = read())); // after the attribute is set
+  queueMicrotask(() => (colours.value = read())); // after the theme's attribute is set
 });
 
-/** What steps contain, and their place among the series. */
+/** Kinds of steps: name, label, and index of the colour in `series`. */
 export const KINDS = [
   ["decode", "Decode", 0],
   ["prefill", "Prefill", 1],
@@ -30,14 +30,14 @@ export const KINDS = [
   ["detection", "Detection", 5],
 ];
 
-/** What the steps of a request contain that has no tokens. */
+/** Kind of the steps of a task without generated tokens. */
 export const TASK_KINDS = { encode: "encoder", synthesize: "synthesis", embed: "embedding", detect: "detection" };
 
 const PLACES = Object.fromEntries(KINDS.map(([kind, , place]) => [kind, place]));
 
 export const kindColour = (kind) => colours.value.series[PLACES[kind] ?? 0];
 
-/** A colour of its own for each request, the same for the same id. */
+/** Return a request's colour, derived from its id. */
 export function requestColour(id) {
   let hash = 0;
   for (let place = 0; place < id.length; place += 1) hash = (hash * 31 + id.charCodeAt(place)) | 0;

@@ -1,4 +1,4 @@
-// Steps and requests in a line of words.
+// Descriptions of steps and requests, one line each.
 import { plural, seconds, whole } from "../../lib/format.js";
 
 const PARTS = ["plan", "build", "run", "sample", "commit"];
@@ -15,7 +15,7 @@ export function describeStep(step) {
   return `Step ${whole(step.index)} of ${step.model}: ${contents.join(", ")}; ${took} (ms: ${parts.join(", ")}); ${step.waiting} waiting`;
 }
 
-/** A request from its arrival on. `now` is the engine's clock. */
+/** Describe a request since its arrival. `now` is the time by the engine's clock, in seconds. */
 export function describeRequest(request, now) {
   const { arrived, first_scheduled: scheduled, first_token: token, finished } = request;
   const id = request.id.length > 16 ? `${request.id.slice(0, 12)}…` : request.id;

@@ -1,20 +1,20 @@
-// The engine's activity, as `/admin/events` reports it, kept while the view is open.
+// The engine's activity from `/admin/events`, kept while the view is open.
 import { ApiError, events } from "../../lib/api.js";
 import { batch, signal } from "../../lib/ui.js";
 import { Series } from "./series.js";
 
-/** Steps that are kept; the timeline can be moved over them. */
+/** Maximum steps that are kept for the timeline. */
 export const MAX_STEPS = 5000;
 const MAX_ENDED = 200;
 const FIRST_RETRY = 500;
 const LONGEST_RETRY = 5000;
 
-/** `connecting`, `live`, or `away`; and what the engine itself is: `ready`, `restarting`, … */
+/** State of the stream (`connecting`, `live` or `away`) and of the engine (`ready`, `restarting`, …). */
 export const status = signal("connecting");
 export const engineState = signal("");
-/** Why there is no stream and none is tried: an `ApiError` of a key, for instance. */
+/** `ApiError` of a key that the server refuses, after which no stream is tried; otherwise null. */
 export const refusal = signal(null);
-/** Counts up with everything that comes, so that what shows it draws again. */
+/** Number of reports so far, so that components are drawn again with each. */
 export const version = signal(0);
 export const models = signal([]);
 export const queues = signal({});
@@ -23,15 +23,15 @@ export const cache = signal([]);
 export const live = signal([]);
 export const numDropped = signal(0);
 
-/** What plots and canvases read without asking for every change. Steps and requests are objects by their columns. */
+/** Data that plots and canvases read without following each change. Steps and requests are objects by column names. */
 export const known = { steps: [], ended: [], requests: new Map(), clock: 0, received: 0, series: new Series() };
 
 let columns = { step: [], request: [] };
 
-/** The engine's clock now, in seconds: the last that was reported, and the time since. */
+/** Return the engine's clock in seconds: the last reported time, plus the time since the report. */
 export const now = () => (known.clock ? known.clock + (performance.now() - known.received) / 1000 : 0);
 
-/** Listen until the returned function is called. */
+/** Follow the stream until the returned function is called. */
 export function listen() {
   const controller = new AbortController();
   follow(controller.signal);
@@ -80,7 +80,7 @@ function begin(data) {
   add(data);
 }
 
-/** Take a report. Exported for the tests, which make large ones. */
+/** Add a report. Exported for the tests, which add large reports. */
 export function add(data) {
   known.clock = data.clock;
   known.received = performance.now();
@@ -117,7 +117,7 @@ function takeRequests(rows) {
   live.value = [...known.requests.values()];
 }
 
-/** Maps by model and group, those that changed in place of the old; those of models that are gone left out. */
+/** Return the cache maps, with changed ones replaced by model and group, and without those of unloaded models. */
 function merged(before, changed, resident) {
   const key = (pool) => `${pool.model}\n${pool.group}`;
   const maps = new Map([...before, ...changed].map((pool) => [key(pool), pool]));

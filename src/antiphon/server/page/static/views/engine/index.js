@@ -1,4 +1,4 @@
-// The engine at work: queues, figures, pages of the cache, steps and requests.
+// View of the engine: queues, plots, memory, cache pages, steps and requests.
 import { MemoryBar } from "../../components/memory_bar.js";
 import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
@@ -42,7 +42,7 @@ function Memory() {
   </section>`;
 }
 
-/** Of the CPU only what the engine takes is shown: the rest of the memory is not its own. */
+/** Return the parts of a device's memory for the bar. */
 const partsOf = (figures) => {
   const models = Object.entries(figures.models);
   return [

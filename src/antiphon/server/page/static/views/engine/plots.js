@@ -10,10 +10,10 @@ const { uPlot } = globalThis;
 
 const REFRESH = 500;
 const HEIGHT = 150;
-/** Seconds that the plots show at first; they grow with what is known. */
+/** Seconds that the plots show at first; the range grows with the data. */
 const SHORTEST = 30;
 
-/** Milliseconds that a request may take to its first token, and for each token after it. */
+/** Target milliseconds of a request to its first token, and for each later token. */
 export const targetFirst = setting("engine.target-first", 1000);
 export const targetToken = setting("engine.target-token", 100);
 const rows = signal(null);
@@ -21,7 +21,7 @@ const rows = signal(null);
 const perSecond = (value) => value.toFixed(value < 10 ? 1 : 0);
 const milliseconds = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
 
-/** A number beside a plot, without digits that say nothing. */
+/** Format a number beside a plot with three significant digits. */
 const plain = (value) => String(Number(value.toPrecision(3)));
 const plainMilliseconds = (value) => (value >= 1000 ? `${plain(value / 1000)} s` : value ? `${plain(value)} ms` : "0");
 
@@ -53,7 +53,7 @@ export function Plots() {
   </section>`;
 }
 
-/** The newest figure of a line, in words. */
+/** Format the newest value of a line. */
 function last(name, format) {
   const values = rows.value?.[name] ?? [];
   for (let place = values.length - 1; place >= 0; place -= 1) if (values[place] !== null) return format(values[place]);
@@ -97,7 +97,7 @@ function dataOf(lines) {
   return [found.ages, ...lines.map(([name]) => found[name])];
 }
 
-/** Where the plots begin: with the first second that is known. */
+/** Return the age at which the plots begin: that of the first second with data, at least SHORTEST. */
 function firstAge() {
   const place = rows.peek()?.decode.findIndex((value) => value !== null) ?? -1;
   return Math.min(-SHORTEST, place < 0 ? 0 : rows.peek().ages[place]);

@@ -1,4 +1,4 @@
-// The requests that run and wait, and those that ended last.
+// Running, waiting and recently ended requests.
 import { seconds, whole } from "../../lib/format.js";
 import { html } from "../../lib/ui.js";
 import { engineState, known, live, models, now, queues, version } from "./feed.js";

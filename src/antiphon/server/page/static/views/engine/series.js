@@ -1,8 +1,8 @@
-// Figures over time: what each second saw, made into the rows of the plots.
+// Figures per second, and the rows of the plots that they become.
 
 /** Seconds that the plots show. */
 export const SPAN = 120;
-/** Goodput is a mean over so many seconds. */
+/** Seconds over which goodput is averaged. */
 const GOODPUT_SECONDS = 10;
 const TEXT = ["prefill", "decode", "mixed"];
 const DEFAULT_BUCKETS = { shortest: 1e-4, per_decade: 20, count: 140 };
@@ -12,7 +12,7 @@ const emptySecond = () => ({ decode: 0, prefill: 0, busy: 0, gaps: new Map(), fi
 export class Series {
   constructor(buckets = DEFAULT_BUCKETS) {
     this.buckets = buckets;
-    this.seconds = new Map(); // by whole second of the engine's clock
+    this.seconds = new Map(); // figures by whole second of the engine's clock
     this.first = null;
   }
 
@@ -35,7 +35,7 @@ export class Series {
   addStep(step) {
     const second = this.#at(step.end);
     second.decode += step.decodes;
-    if (TEXT.includes(step.kind)) second.prefill += step.prefill_tokens; // else they are windows, phonemes or texts
+    if (TEXT.includes(step.kind)) second.prefill += step.prefill_tokens; // other kinds count windows, phonemes or texts
     second.busy += step.microseconds / 1e6;
   }
 
@@ -44,7 +44,7 @@ export class Series {
     for (const [bucket, count] of pairs) gaps.set(bucket, (gaps.get(bucket) ?? 0) + count);
   }
 
-  /** A row of a request; `before` is the last one, if there was any. */
+  /** Add a request's new state; `before` is its previous state, if any. */
   addRequest(request, before) {
     if (request.task !== "generate") return;
     if (request.first_token !== null && !before?.first_token) {
@@ -53,7 +53,7 @@ export class Series {
     if (request.finished !== null && request.finish_reason !== null) this.#at(request.finished).ended.push(request);
   }
 
-  /** Columns of the last `SPAN` whole seconds before `now`: ages in seconds (negative), then the figures of each. */
+  /** Return columns for the last `SPAN` whole seconds before `now`: negative ages in seconds, and the figures. */
   columns(now, targets) {
     const last = Math.floor(now) - 1;
     const ages = [];
@@ -75,7 +75,7 @@ export class Series {
     return { ages, ...rows };
   }
 
-  /** Requests a second that finished, and that met the targets, over the seconds before. */
+  /** Return the mean number of requests per second that finished, and that also met the targets. */
   #goodput(second, targets) {
     let finished = 0;
     let good = 0;
@@ -89,7 +89,7 @@ export class Series {
     return [finished / GOODPUT_SECONDS, good / GOODPUT_SECONDS];
   }
 
-  /** Milliseconds that a share of the gaps does not exceed; null without gaps. */
+  /** Return the quantile `share` of the gaps in milliseconds, or null without gaps. */
   #gap(gaps, share) {
     if (!gaps?.size) return null;
     const total = [...gaps.values()].reduce((sum, count) => sum + count, 0);
@@ -106,7 +106,7 @@ export class Series {
   }
 }
 
-/** Whether a request that has ended met both targets, in milliseconds. */
+/** Return whether an ended request met both targets, in milliseconds. */
 export function meets(request, { first, token }) {
   const isSoon = request.time_to_first_token !== null && request.time_to_first_token * 1e3 <= first;
   return isSoon && (request.time_per_output_token ?? 0) * 1e3 <= token;

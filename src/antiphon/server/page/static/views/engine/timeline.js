@@ -1,4 +1,4 @@
-// The recent steps by model, and below them the lives of requests, on one axis of time that can be moved and zoomed.
+// Timeline of recent steps by model, and of requests below them, on an axis that can be moved and zoomed.
 import { IconButton } from "../../components/icon.js";
 import { html, signal, useEffect, useRef } from "../../lib/ui.js";
 import { Canvas } from "./canvas.js";
@@ -12,10 +12,10 @@ const LONGEST = 600;
 const DEFAULT_SPAN = 10;
 const ZOOM = 1.25;
 
-/** Seconds shown, and where the window ends; null while it follows the present. */
+/** Seconds shown, and the window's end by the engine's clock, null while the window follows the present. */
 const span = signal(DEFAULT_SPAN);
 const end = signal(null);
-/** What is pointed at or chosen by keys: `{step}` or `{request}`. */
+/** `{step}` or `{request}` under the pointer or chosen by keys, or null. */
 export const chosen = signal(null);
 
 const range = () => {
@@ -115,7 +115,7 @@ function onKey(event) {
   actions[event.key]();
 }
 
-/** The step before or after the chosen one; the last that is shown if there is none. The window moves to it. */
+/** Choose the previous or next step, or the last one shown if none is chosen, and move the window to it. */
 function choose(direction) {
   const { steps } = known;
   const [from, until] = range();
@@ -128,7 +128,7 @@ function choose(direction) {
 }
 
 function listenTo(canvas) {
-  let grip = null; // where a drag began
+  let grip = null; // start of a drag
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top, box.width];

@@ -1,15 +1,15 @@
-// Where lanes, steps and requests are on the timeline's canvas, and drawing them.
+// Layout and drawing of lanes, steps and requests on the timeline's canvas.
 import { colours, kindColour, TASK_KINDS } from "./colours.js";
 import { known, models } from "./feed.js";
 
-const LABEL = 14; // the line with a lane's name
+const LABEL = 14; // height of a lane's name
 const STEP = 20;
 const REQUEST = 7;
 const MAX_REQUESTS = 24;
 const AXIS = 18;
 const GAP = 6;
 
-/** What is shown from top to bottom: a lane for each model, and the requests of the window, newest last. */
+/** Return the rows from top to bottom: a lane for each model, and the requests of the window, newest last. */
 export function lanes([from, until]) {
   const found = [];
   let top = 2;
@@ -29,13 +29,13 @@ export function lanes([from, until]) {
   return found;
 }
 
-/** With room for as many requests as are ever shown, so that the page does not move when they come and go. */
+/** Return a height with room for MAX_REQUESTS, so that the page does not move when requests come and go. */
 export function timelineHeight(rows) {
   const numModels = rows.filter((row) => row.model).length;
   return 2 + numModels * (LABEL + STEP + GAP) + MAX_REQUESTS * (REQUEST + 2) + AXIS;
 }
 
-/** The step or the request at a point, or null. */
+/** Return the `{step}` or `{request}` at a point, or null. */
 export function laneAt(x, y, width, [from, until], rows) {
   const row = rows.find((one) => y >= one.top && y < one.top + one.height);
   if (!row) return null;
@@ -50,7 +50,7 @@ export function laneAt(x, y, width, [from, until], rows) {
   return null;
 }
 
-/** The place of the first step that ends after a time. Steps are nearly in order, those of several devices not quite. */
+/** Return an index before all steps that end after `time`; the steps of several devices are only nearly in order. */
 function firstAfter(time) {
   const { steps } = known;
   let low = 0;
@@ -89,7 +89,7 @@ export function drawTimeline(context, width, [from, until], rows, chosen) {
   drawAxis(context, width, from, until, palette, context.canvas.clientHeight);
 }
 
-/** Steps of one colour are one path: thousands are drawn in a few calls. */
+/** Draw the steps of each colour as one path, so that a few calls draw thousands. */
 function drawSteps(context, from, until, scale, places) {
   const paths = new Map();
   const { steps } = known;

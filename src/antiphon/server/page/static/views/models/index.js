@@ -1,4 +1,4 @@
-// Models: in memory, on disk and in the catalog.
+// View of the models in memory, on disk and in the catalog.
 import { Dialog } from "../../components/dialog.js";
 import { Select, TextField } from "../../components/fields.js";
 import { MemoryBar } from "../../components/memory_bar.js";
@@ -56,7 +56,7 @@ function Lists({ found, onDelete }) {
     <${List} title="In the catalog" cards=${others.filter((card) => !card.is_here)} none="Every model that fits is on disk." onDelete=${onDelete} />`;
 }
 
-/** Downloads, and those that failed, of models that no list has yet. */
+/** Running and failed downloads of models that are in no list yet. */
 function Unlisted({ known }) {
   const names = new Set(known.map((card) => card.name));
   const running = Object.entries(downloads.value).filter(([name]) => !names.has(name));
@@ -76,7 +76,7 @@ function List({ title, cards, none, onDelete }) {
   </section>`;
 }
 
-/** The budget of each device, with the weights of every model on it. */
+/** Memory of each device, with the weights of each model on it. */
 function Memory({ found }) {
   return html`<section class="panel" aria-label="Memory">
     <h2>Memory</h2>

@@ -1,4 +1,4 @@
-// One model: what it is, where it is, and what can be done with it.
+// Row of one model: description, state and actions.
 import { IconButton } from "../../components/icon.js";
 import { bytes, plural, seconds } from "../../lib/format.js";
 import { html } from "../../lib/ui.js";

@@ -1,4 +1,4 @@
-// What the server says of its models, asked again while the view is open, and what can be done with them.
+// State of the server's models, polled while the view is open, and actions on them.
 import { ApiError, events, getJson, postJson } from "../../lib/api.js";
 import { announce } from "../../lib/announce.js";
 import { refreshModels } from "../../lib/models.js";
@@ -7,15 +7,15 @@ import { computed, signal } from "../../lib/ui.js";
 const CALM = 2500;
 const BUSY = 500;
 
-/** The answer of `/admin/models`; null until it is there. */
+/** Answer of `/admin/models`; null until it has arrived. */
 export const listing = signal(null);
-/** The `ApiError` if the list could not be fetched, else null. */
+/** `ApiError` if the list could not be fetched, or null. */
 export const refusal = signal(null);
-/** Downloads that this page started, by model: `{status, completed_bytes, total_bytes}`. */
+/** Downloads `{status, completed_bytes, total_bytes}` that this page started, by model. */
 const pulls = signal({});
-/** What failed, by model. */
+/** Error of the last failed action, by model. */
 export const failures = signal({});
-/** Models that wait for an answer to a button. */
+/** Action in progress, by model. */
 export const busy = signal({});
 
 /** All downloads by model, including those of other clients. */
@@ -36,7 +36,7 @@ export async function refresh() {
   }
 }
 
-/** Ask again and again until the returned function is called. */
+/** Poll until the returned function is called. */
 export function watch() {
   let timer = 0;
   let isOver = false;
@@ -53,7 +53,7 @@ export function watch() {
   };
 }
 
-/** Do something with a model, keep its failure for the row, and fetch the lists again. */
+/** Run an action on a model, keep its error for the row, and fetch the lists again. */
 async function act(name, what, action) {
   failures.value = without(failures.value, name);
   busy.value = { ...busy.value, [name]: what };
@@ -91,7 +91,7 @@ export const remove = (name) =>
     announce(`${name} is deleted`);
   });
 
-/** Download a model. It continues on the server if the page is closed. */
+/** Download a model; the server continues if the page is closed. */
 export async function pull(name) {
   failures.value = without(failures.value, name);
   const note = (progress) => (pulls.value = { ...pulls.value, [name]: progress });
@@ -116,6 +116,6 @@ export async function cancelPull(name) {
     await postJson("/admin/models/pull/cancel", { model: name });
     announce(`The download of ${name} is cancelled`);
   } catch (error) {
-    if (error.code !== "download_not_found") throw error; // it ended meanwhile
+    if (error.code !== "download_not_found") throw error; // the download has already ended
   }
 }

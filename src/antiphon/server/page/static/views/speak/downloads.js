@@ -1,4 +1,4 @@
-// The text as a sound file in any format of the server, and its captions.
+// Downloads of a speech as a sound file, in any format of the server, and of its captions.
 import { readBody, request } from "../../lib/api.js";
 import { json, srt, vtt } from "../../lib/captions.js";
 import { download, fileName } from "../../lib/download.js";
@@ -20,7 +20,7 @@ const FORMATS = [
 const CAPTIONS = { srt: { name: "SRT", make: srt }, vtt: { name: "VTT", make: vtt }, json: { name: "JSON", make: json } };
 
 const format = setting("speak.format", "mp3");
-/** The file that is being made, `{what, size, controller}`; or null. */
+/** File in progress, `{what, size, controller}`, or null. */
 const making = signal(null);
 const failure = signal(null);
 
@@ -57,7 +57,7 @@ const saveCaptions = (asked, kind) =>
     download(fileName(titleOf(asked), kind), content, kind === "json" ? "application/json" : "text/plain");
   });
 
-/** `asked` is what a file is made of; null if there is no text. */
+/** Buttons to download the speech `asked`, which is null without text. */
 export function Downloads({ asked }) {
   const busy = making.value;
   const isOff = !asked || busy !== null;

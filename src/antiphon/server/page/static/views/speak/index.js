@@ -1,4 +1,4 @@
-// Text to speech.
+// View of text to speech.
 import { whole } from "../../lib/format.js";
 import { models, modelsFor } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";

@@ -1,4 +1,4 @@
-// What is spoken, with the word that is heard lit, and the controls of its sound.
+// Spoken text, with the word being heard highlighted, and the controls of its sound.
 import { clock } from "../../lib/format.js";
 import { html, useEffect, useState } from "../../lib/ui.js";
 import { IconButton } from "../../components/icon.js";
@@ -11,7 +11,7 @@ export function Reader({ speech }) {
   const { player } = speech;
   const state = player.state.value;
   const isPlaying = state === "playing";
-  speech.moves.value; // the lit word follows also while it is paused
+  speech.moves.value; // the highlighted word follows seeking even while paused
   const onWord = (word) => {
     speech.seek(word.start);
     player.resume();

@@ -3,7 +3,7 @@ import { readBody, request } from "../../lib/api.js";
 import { SoundPlayer, pcmSamples } from "../../lib/player.js";
 import { effect, signal } from "../../lib/ui.js";
 
-/** What a voice says of itself, by the language that it speaks. */
+/** Sentence that a sample speaks, by the voice's language. */
 const SENTENCES = {
   en: "Hello, this is how I sound.",
   es: "Hola, así suena mi voz.",
@@ -13,9 +13,9 @@ const SENTENCES = {
   pt: "Olá, esta é a minha voz.",
 };
 
-/** The voice of which a sample is made or played, or null. */
+/** Voice whose sample is generated or played, or null. */
 export const sampled = signal(null);
-/** Why there is no sample, or null. */
+/** Error of the last sample, or null. */
 export const sampleError = signal(null);
 
 let current = null;
@@ -27,7 +27,7 @@ export function stopSample() {
   sampled.value = null;
 }
 
-/** Play a sample of a voice or a mixture; the one before ends. Call it in a click. */
+/** Play a sample of a voice or a mixture, and stop the previous one. Call in a click handler. */
 export async function playSample(model, voice, language) {
   stopSample();
   sampleError.value = null;

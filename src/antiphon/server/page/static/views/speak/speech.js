@@ -1,4 +1,4 @@
-// A text that is spoken: its sound is played while it is made, and its words come with the times at which they are heard.
+// Speech of a text: plays the sound while it is generated, and receives the times of the words.
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
 import { SoundPlayer, floatsOf } from "../../lib/player.js";
@@ -6,15 +6,15 @@ import { signal } from "../../lib/ui.js";
 import { placeWords } from "../../lib/word_places.js";
 import { stopSample } from "./samples.js";
 
-/** What is spoken now, or was last; null before the first. */
+/** Current or last speech; null before the first. */
 export const speech = signal(null);
 
-/** Why nothing could be spoken, or null. */
+/** Error of the last speech, or null. */
 export const speechError = signal(null);
 
 const ROUTE = "/v1/audio/speech";
 
-/** The body of a request for what the user asked for. */
+/** Return the request's body for a speech. */
 export const bodyOf = ({ model, text, voice, speed }, format) => ({
   model,
   input: text,
@@ -25,7 +25,7 @@ export const bodyOf = ({ model, text, voice, speed }, format) => ({
 
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
-/** The events of a speech with its words: `onClause` gets `{text, start, end, words}`, `onSound` bytes. Resolves to the usage. */
+/** Generate a speech: `onClause` receives `{text, start, end, words}`, `onSound` bytes. Resolves to the usage. */
 export async function synthesize(asked, format, { signal: aborted, onClause, onSound }) {
   const json = { ...bodyOf(asked, format), stream_format: "sse", words: true };
   let usage = null;
@@ -41,13 +41,13 @@ export class Speech {
   constructor(asked) {
     this.asked = asked;
     this.player = new SoundPlayer();
-    this.clauses = []; // as they came
-    this.paragraphs = signal([]); // the same, placed in the text
-    this.rest = signal(asked.text); // what has no sound yet
+    this.clauses = []; // clauses as received
+    this.paragraphs = signal([]); // clauses aligned with the text
+    this.rest = signal(asked.text); // text without sound so far
     this.duration = signal(0);
     this.isMade = signal(false);
-    this.moves = signal(0); // how often the user went to another place of it
-    this.unreadable = signal([]); // what the voice cannot read
+    this.moves = signal(0); // number of seeks
+    this.unreadable = signal([]); // characters that the voice cannot read
     this.controller = new AbortController();
     this.cursor = 0;
   }
@@ -68,7 +68,7 @@ export class Speech {
       this.player.end();
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.player.end(); // what was made is played to its end
+      this.player.end(); // play the sound received so far
       speechError.value = error.message;
     }
   }
@@ -91,7 +91,7 @@ export class Speech {
     this.rest.value = this.asked.text.slice(cursor);
   }
 
-  /** What follows the last word, such as its full stop. */
+  /** Add the text after the last word, such as a full stop. */
   #addRest() {
     const text = this.asked.text.slice(this.cursor);
     if (text) this.paragraphs.value = [...this.paragraphs.peek(), { parts: [{ text, word: null }] }];
@@ -101,7 +101,7 @@ export class Speech {
 
 const isSame = (one, other) => ["model", "text", "voice", "speed"].every((name) => one[name] === other[name]);
 
-/** Speak `{model, text, voice, speed}`; what was spoken before ends. Call it in a click: browsers demand one for sound. */
+/** Speak `{model, text, voice, speed}`, and stop the previous speech. Call in a click handler: browsers require one. */
 export function speak(asked) {
   stopSample();
   speech.peek()?.stop();
@@ -111,7 +111,7 @@ export function speak(asked) {
   return speech.value.run();
 }
 
-/** The clauses of what the user asked for with their times: those that were made already, or made now. */
+/** Return the clauses of a speech with their times: those of the last speech if it is the same, or new ones. */
 export async function clausesOf(asked, aborted) {
   const last = speech.peek();
   if (last?.isMade.peek() && isSame(last.asked, asked)) return last.clauses;

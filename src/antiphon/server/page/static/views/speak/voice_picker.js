@@ -1,4 +1,4 @@
-// Which voice speaks: one, or several mixed; each can be heard first.
+// Selection of a voice, or of several to mix, with samples.
 import { html, useEffect, useId } from "../../lib/ui.js";
 import { models } from "../../lib/models.js";
 import { Icon, IconButton } from "../../components/icon.js";

@@ -1,21 +1,21 @@
-// The voices of the chosen model, and the mixture of them that the user makes.
+// Voices of the chosen model, and the user's mixture of them.
 import { getJson } from "../../lib/api.js";
 import { models, refreshModels } from "../../lib/models.js";
 import { setting } from "../../lib/settings.js";
 import { signal } from "../../lib/ui.js";
 
 export const model = setting("speak.model", "");
-/** By model, the parts of the mixture: `{voice, weight}`, weights from 1 to 100. One part is a plain voice. */
+/** Parts `{voice, weight}` of the mixture by model, with weights from 1 to 100. One part is a plain voice. */
 const chosen = setting("speak.voices", {});
 
-/** `{model, default, data}` of the model whose voices are known; null before. */
+/** `{model, default, data}` of the model whose voices were fetched, or null. */
 export const voices = signal(null);
 export const voicesError = signal(null);
 
 const MAX_PARTS = 5;
 let asked = "";
 
-/** Fetch a model's voices. That loads it, so it is done by itself for a model that is loaded, and otherwise when asked for. */
+/** Fetch a model's voices. This loads the model, so it is automatic only for loaded models. */
 export async function findVoices(name) {
   if (!name || voices.peek()?.model === name || asked === name) return;
   asked = name;
@@ -32,7 +32,7 @@ export async function findVoices(name) {
   }
 }
 
-/** The model's own voices, without the aliases. */
+/** Return the model's voices without aliases. */
 export const ownVoices = () => (voices.value?.data ?? []).filter((voice) => voice.same_as === null);
 
 export function partsOf(name) {
@@ -61,7 +61,7 @@ export function removePart(name, index) {
   setParts(name, partsOf(name).filter((_, place) => place !== index));
 }
 
-/** The share of each part, in whole percents that make 100. */
+/** Return each part's share in whole percent; the shares add up to 100. */
 export function shares(parts) {
   const total = parts.reduce((sum, part) => sum + part.weight, 0);
   const made = parts.map((part) => Math.round((100 * part.weight) / total));
@@ -69,7 +69,7 @@ export function shares(parts) {
   return made;
 }
 
-/** What the server takes as `voice`: a name, or names with their shares; empty while the voices are not known. */
+/** Return the request's `voice`: a name, or names with shares; empty until the voices are known. */
 export function voiceText(name) {
   if (voices.value?.model !== name) return "";
   const parts = partsOf(name);
@@ -80,7 +80,7 @@ export function voiceText(name) {
 
 const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
 
-/** "en-us" -> "American English". */
+/** Return the language of a tag: "en-us" -> "American English". */
 export function languageName(tag) {
   try {
     return LANGUAGES.of(tag);

@@ -1,4 +1,4 @@
-// The line below the conversation: speak, mute, type, stop, end.
+// Controls below the conversation: speak, mute, type, stop, end.
 import { html, useSignal } from "../../lib/ui.js";
 import { Icon, IconButton } from "../../components/icon.js";
 import { end, mute, say, start, stopAnswer } from "./conversation.js";

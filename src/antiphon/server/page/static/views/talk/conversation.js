@@ -1,4 +1,4 @@
-// A conversation by voice: its session, microphone and playback, and what the user does with them.
+// Voice conversation: its session, microphone and playback, and the user's actions.
 import { announce } from "../../lib/announce.js";
 import { check, connection } from "../../lib/connection.js";
 import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
@@ -22,12 +22,12 @@ import {
   status,
 } from "./state.js";
 
-/** Tasks that a conversation needs models for, and what such a model is called. */
+/** Tasks for which a conversation needs models, and the names of such models. */
 export const NEEDED = { generate: "a chat model", transcribe: "a transcription model", synthesize: "a speech model" };
-/** Sound from before the session is ready waits for it, so that nothing said at once is lost. */
+/** Maximum frames kept until the session is ready, so that early speech is not lost. */
 const MAX_WAITING_FRAMES = 1500;
 const MAX_TRIES = 6;
-/** Errors after which the server closes the session for good. */
+/** Errors after which the session is not opened again. */
 const LAST_WORDS = {
   session_expired: "The conversation has reached the longest time that this server allows for one.",
   session_idle: "The server ended the conversation because nothing had happened for a long time.",
@@ -36,27 +36,27 @@ const REFUSED =
   "The server did not open a conversation. It may have as many of them as it allows (--max-sessions), or as many requests " +
   "of your key (--max-per-key). A proxy before it may not pass WebSockets on.";
 
-/** The open microphone and the playback, for the waveforms; null if there is none. */
+/** Open microphone and playback, also for the waveforms; null while closed. */
 export const microphone = signal(null);
 export const playback = signal(null);
 
 let session = null;
-let isReady = false; // the session has taken our settings
+let isReady = false; // the session has confirmed the settings
 let waitingFrames = [];
-let settingsEvent = null; // the id of the last `session.update`
+let settingsEvent = null; // id of the last `session.update`
 let numTries = 0;
 let retryTimer = 0;
 let stopWaiting = () => {};
-let attempt = 0; // counts starts and ends, so that what was asked for before them has no effect
-let lastWords = null; // why the server is about to close the session
+let attempt = 0; // counts starts and ends, so that results of earlier attempts are ignored
+let lastWords = null; // reason for which the server is about to close the session
 let numTyped = 0;
-const stopped = new Set(); // responses that the user stopped: what is on its way of them is dropped
+const stopped = new Set(); // responses that the user stopped, whose remaining events are dropped
 
 export const missingTasks = () => Object.keys(NEEDED).filter((task) => modelsFor(task).length === 0);
 
-// -- beginning and end ---------------------------------------------------------------------------------------------
+// -- start and end -------------------------------------------------------------------------------------------------
 
-/** Begin a conversation, or go on with the last one; `byTyping` without a microphone. Call it when a button is pressed. */
+/** Start a conversation, or continue the last (`goesOn`); `byTyping`: without a microphone. Call in a click handler. */
 export async function start({ goesOn = false, byTyping = false } = {}) {
   if (status.peek() !== "idle") return;
   attempt += 1;
@@ -85,7 +85,7 @@ export async function start({ goesOn = false, byTyping = false } = {}) {
   }
 }
 
-/** End the conversation; what was said stays on the page. */
+/** End the conversation; its transcript stays on the page. */
 export function end() {
   attempt += 1;
   clearTimeout(retryTimer);
@@ -104,7 +104,7 @@ export function end() {
   resetTurn();
 }
 
-/** The models that are set, or the first ones that there are. */
+/** Replace chosen models that do not exist by the first ones for their tasks. Throws if a task has no model. */
 function chooseModels() {
   const missing = missingTasks();
   if (missing.length) throw new Error(`This server has no model for this: ${missing.map((task) => NEEDED[task]).join(", ")}.`);
@@ -159,7 +159,7 @@ function takeError(error) {
   if (error.code in LAST_WORDS) lastWords = LAST_WORDS[error.code];
   else if (error.code === "shutting_down") problem.value = { kind: "warning", text: "The server is shutting down." };
   else if (error.code === "input_audio_buffer_commit_empty") remark.value = "Nothing was heard.";
-  else if (error.code === "response_cancel_not_active") return; // it had ended by itself
+  else if (error.code === "response_cancel_not_active") return; // the response had already ended
   else if (error.event_id === settingsEvent && !isReady) fail(`The server rejects the settings: ${error.message}`);
   else problem.value = { kind: "error", text: error.message };
 }
@@ -169,7 +169,7 @@ function fail(text) {
   problem.value = { kind: "error", text };
 }
 
-/** The server or the network ended the session: open another one with what was said, unless that cannot help. */
+/** Open another session with the transcript after the server or the network ended one, unless that cannot help. */
 function onClose() {
   session = null;
   isReady = false;
@@ -214,16 +214,16 @@ function sendSettings() {
   settingsEvent = send("session.update", { session: sessionFields() });
 }
 
-/** The settings have changed: a session that is open takes them at once. */
+/** Send changed settings to an open session. */
 export function applySettings() {
   if (!isReady) return;
   if (isHolding.peek() && !isPushToTalk.peek()) isHolding.value = false;
   sendSettings();
 }
 
-// -- what the user does --------------------------------------------------------------------------------------------
+// -- user actions --------------------------------------------------------------------------------------------------
 
-/** Sound goes to the server all the time, or while the button is held. */
+/** Return whether sound is sent: always unless muted, or with push to talk while the button is held. */
 export const isSending = () => hasMicrophone.value && (isPushToTalk.value ? isHolding.value : !isMuted.value);
 
 function onFrame(frame) {
@@ -246,7 +246,7 @@ export function mute(isWanted) {
   if (open) open.isMuted = isWanted;
 }
 
-/** Be silent now: the server keeps of the answer what was heard. `cancels` what it still makes. */
+/** Stop playback; the server keeps only the heard part of the answer. `cancels`: also stop its generation. */
 export function stopAnswer({ cancels = true } = {}) {
   if (cancels && response.peek() !== null) {
     stopped.add(response.peek());
@@ -257,7 +257,7 @@ export function stopAnswer({ cancels = true } = {}) {
   }
 }
 
-/** Push to talk: the turn begins, and an answer ends. */
+/** Begin a turn of push to talk, and stop the answer. */
 export function hold() {
   if (!isReady || !hasMicrophone.peek() || isHolding.peek()) return;
   stopAnswer();
@@ -266,14 +266,14 @@ export function hold() {
   isHolding.value = true;
 }
 
-/** Push to talk: the turn has ended. The answer is asked for when the server has taken it. */
+/** End a turn of push to talk. The answer is requested once the server has committed the turn. */
 export function release() {
   if (!isHolding.peek()) return;
   isHolding.value = false;
   send("input_audio_buffer.commit");
 }
 
-/** Say something by typing. */
+/** Send a typed message. */
 export function say(text) {
   if (!isReady || !text.trim()) return;
   stopAnswer();

@@ -1,4 +1,4 @@
-// What the server says during a conversation, and what follows from it.
+// Handlers of the server's events during a conversation.
 import { floatsOf } from "../../lib/player.js";
 import { runTool } from "../chat/tools.js";
 import { bytesOf } from "./session.js";
@@ -6,13 +6,13 @@ import { isPushToTalk } from "./settings.js";
 import { entries, entryFor, entryOf, isHearing, markUnanswered, problem, remark, removeEntry, response, unanswered } from "./state.js";
 import { marksOf } from "./waterfall.js";
 
-/** Answers in a row that only call functions; then the model has to be asked again. */
+/** Maximum consecutive answers that call functions, before the model is not asked again. */
 const MAX_ROUNDS = 5;
 let numRounds = 0;
 
 const TRANSCRIPT = "conversation.item.input_audio_transcription";
 
-/** `conversation` has `send`, `stopAnswer`, `stopped` (responses to ignore) and `playback`. */
+/** Handle an event; `conversation` has `send`, `stopAnswer`, `stopped` (responses to ignore) and `playback`. */
 export function handle(event, conversation) {
   HANDLERS[event.type]?.(event, conversation);
 }
@@ -20,7 +20,7 @@ export function handle(event, conversation) {
 const HANDLERS = {
   // -- the user ------------------------------------------------------------------------------------------------
   "input_audio_buffer.speech_started"(event, { stopAnswer }) {
-    stopAnswer({ cancels: false }); // the server ends the response itself
+    stopAnswer({ cancels: false }); // the server cancels the response itself
     entryFor(event.item_id, "you");
     remark.value = "";
     isHearing.value = true;
@@ -32,7 +32,7 @@ const HANDLERS = {
     entryFor(event.item_id, "you").isShown.value = true;
     markUnanswered(event.item_id, true);
     numRounds = 0;
-    if (isPushToTalk.peek()) send("response.create"); // it waits for the transcript
+    if (isPushToTalk.peek()) send("response.create"); // the response waits for the transcript
   },
   [`${TRANSCRIPT}.delta`](event) {
     const entry = entryFor(event.item_id, "you");
@@ -93,7 +93,7 @@ const HANDLERS = {
     finishResponse(event.response, conversation);
   },
 
-  // -- what was heard of an interrupted answer -----------------------------------------------------------------
+  // -- interrupted answers -------------------------------------------------------------------------------------
   "conversation.item.truncated"(event, { send }) {
     send("conversation.item.retrieve", { item_id: event.item_id });
   },
@@ -107,7 +107,7 @@ function addText(event) {
   if (entry) entry.text.value += event.delta;
 }
 
-/** Nothing was understood: there is nothing to answer. */
+/** Remove a turn in which nothing was understood. */
 function dropTurn(itemId, { stopAnswer }) {
   removeEntry(itemId);
   markUnanswered(itemId, false);

@@ -1,10 +1,10 @@
-// The button that is held to speak. The space bar does the same anywhere on the view; Enter, and a screen reader's click, switch.
+// Button that is held to speak, like the space bar anywhere in the view. Enter and a screen reader's click toggle it.
 import { html, useEffect } from "../../lib/ui.js";
 import { Icon } from "../../components/icon.js";
 import { hold, release } from "./conversation.js";
 import { hasMicrophone, isHolding } from "./state.js";
 
-/** Where the space bar has a meaning of its own. */
+/** Elements in which the space bar has another meaning. */
 const OWN_SPACE = "input, textarea, select, button, a, summary, [contenteditable]";
 
 export function HoldButton() {
@@ -12,7 +12,7 @@ export function HoldButton() {
     const isSpace = (event) => event.code === "Space" && !event.target.closest?.(OWN_SPACE);
     const down = (event) => {
       if (!isSpace(event)) return;
-      event.preventDefault(); // it would scroll
+      event.preventDefault(); // the space bar would scroll
       if (!event.repeat) hold();
     };
     const up = (event) => isSpace(event) && release();
@@ -28,7 +28,7 @@ export function HoldButton() {
   }, []);
   const press = (event) => {
     if (event.button !== 0) return;
-    event.target.setPointerCapture?.(event.pointerId); // so that its end is noticed anywhere
+    event.target.setPointerCapture?.(event.pointerId); // so that a release anywhere is noticed
     hold();
   };
   const key = (event) => {
@@ -38,7 +38,7 @@ export function HoldButton() {
     else if (!event.repeat) hold();
   };
   const click = (event) => {
-    if (event.detail !== 0) return; // a pointer's: it was pressed and released already
+    if (event.detail !== 0) return; // a pointer's click, handled by its press and release
     if (isHolding.value) release();
     else hold();
   };

@@ -1,4 +1,4 @@
-// Talk with a model by voice.
+// View of voice conversations.
 import { hasModels } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
 import { html, useSignal } from "../../lib/ui.js";

@@ -1,14 +1,14 @@
-// The latency of turns: a bar with its stages under each answer, a table behind it, and the median of all.
+// Latency of turns: a bar of stages below each answer, with a table, and the median of all turns.
 import { seconds } from "../../lib/format.js";
 import { computed, html } from "../../lib/ui.js";
 import { entries } from "./state.js";
 import { latencyOf, median, stagesOf } from "./waterfall.js";
 
 const latencies = computed(() => entries.value.map((entry) => latencyOf(entry.marks.value)).filter((ms) => ms !== null));
-/** The same scale for all turns, so that their bars can be compared. */
+/** Milliseconds of the scale, which all turns share so that their bars can be compared. */
 const longest = computed(() => Math.max(1000, ...entries.value.map((entry) => entry.marks.value?.first_sound ?? 0)));
 
-/** Nothing before the first spoken turn. */
+/** Median latency, shown after the first spoken turn. */
 export function Median() {
   const known = latencies.value;
   if (known.length === 0) return null;

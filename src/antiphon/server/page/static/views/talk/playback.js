@@ -1,12 +1,12 @@
-// The sound of answers: chunks one after another, and exact knowledge of how much of each answer was played.
+// Playback of answers in chunks, which measures how much of each answer was played.
 import { signal } from "../../lib/ui.js";
 
-/** Sound begins this long after the first chunk, so that the next ones are there in time. */
+/** Seconds from the first chunk to the start of playback, so that the next chunks arrive in time. */
 const LEAD_SECONDS = 0.06;
 
 /**
- * Plays answers in the order in which their sound comes. Positions are in samples of the sound, by the clock that plays
- * it. `isPlaying` is a signal; `analyser` hears what is played.
+ * Player of answers in the order in which their sound arrives. Positions are in samples, by the clock of the audio
+ * context. `isPlaying` is a signal; `analyser` receives the sound being played.
  */
 export class Playback {
   constructor(rate) {
@@ -15,13 +15,13 @@ export class Playback {
     this.analyser = this.context.createAnalyser();
     this.analyser.connect(this.context.destination);
     this.isPlaying = signal(false);
-    this.answers = new Map(); // by item: {pieces: [{start, length}], isComplete}
+    this.answers = new Map(); // {pieces: [{start, length}], isComplete} by item id
     this.sources = new Set();
-    this.next = 0; // where the next chunk begins, in samples of the context's clock
+    this.next = 0; // start of the next chunk, in samples of the context's clock
     this.resume();
   }
 
-  /** Browsers suspend sound while the user has done nothing on the page, or during a phone call. */
+  /** Resume sound, which browsers suspend until the user interacts with the page, or during a phone call. */
   resume() {
     if (this.context.state !== "running" && this.context.state !== "closed") this.context.resume().catch(() => {});
   }
@@ -45,12 +45,12 @@ export class Playback {
     };
   }
 
-  /** No more sound of this answer follows. */
+  /** Mark an answer's sound as complete. */
   finish(itemId) {
     this.#answer(itemId).isComplete = true;
   }
 
-  /** Milliseconds of an answer that were played by now. */
+  /** Return the milliseconds of an answer that have been played. */
   playedMs(itemId) {
     const now = this.#now();
     const { pieces } = this.#answer(itemId);
@@ -58,7 +58,7 @@ export class Playback {
     return Math.floor((played * 1000) / this.rate);
   }
 
-  /** Be silent now. Returns `{itemId, ms}` for each answer that was not played to its end: how much of it was. */
+  /** Stop. Return `{itemId, ms}`, the milliseconds played, for each answer that was not played to its end. */
   stop() {
     const now = this.#now();
     const cut = [];

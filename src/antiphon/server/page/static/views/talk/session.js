@@ -1,9 +1,9 @@
-// One session of `/v1/realtime`: events out, events in.
+// Session of `/v1/realtime`: sends and receives events.
 import { socket } from "../../lib/api.js";
 
 let numEvents = 0;
 
-/** `onEvent` gets every event of the server; `onClose` is called once if the server or the network ends the session. */
+/** Session whose `onEvent` receives every event, and whose `onClose` is called if the server or the network ends it. */
 export class RealtimeSession {
   constructor(model, { onEvent, onClose }) {
     this.isEnded = false;
@@ -18,7 +18,7 @@ export class RealtimeSession {
     };
   }
 
-  /** Returns the event's id, which an error about it has. What is sent to a closed session is dropped. */
+  /** Send an event and return its id, which errors refer to. A closed session drops the event. */
   send(type, fields = {}) {
     numEvents += 1;
     const id = `page-${numEvents}`;
@@ -26,20 +26,20 @@ export class RealtimeSession {
     return id;
   }
 
-  /** `frame` is an Int16Array of the session's rate. */
+  /** Send a frame of sound, an Int16Array at the session's rate. */
   sendSound(frame) {
     const bytes = new Uint8Array(frame.buffer, frame.byteOffset, frame.byteLength);
     this.send("input_audio_buffer.append", { audio: btoa(String.fromCharCode(...bytes)) });
   }
 
-  /** End it from this side: no more events come. */
+  /** Close the session; no more events are received. */
   close() {
     this.isEnded = true;
     this.socket.close();
   }
 }
 
-/** The bytes of a string of base64. */
+/** Decode base64 into bytes. */
 export function bytesOf(base64) {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);

@@ -1,11 +1,11 @@
-// The settings of a conversation by voice, and the session fields that they become.
+// Settings of voice conversations, and their form as fields of a session.
 import { setting } from "../../lib/settings.js";
 import { computed } from "../../lib/ui.js";
 import { TOOLS } from "../chat/tools.js";
 
-/** Of the sound in both directions. */
+/** Sample rate in both directions. */
 export const RATE = 24000;
-/** Words that may still change come too, on servers that send them. */
+/** Requests the event with words that may still change, which only some servers send. */
 const UNSETTLED = "item.input_audio_transcription.unsettled";
 const PCM = { type: "audio/pcm", rate: RATE };
 
@@ -13,7 +13,7 @@ export const PUSH_TO_TALK = "push_to_talk";
 
 export const chatModel = setting("talk.chat_model", "");
 export const transcriptionModel = setting("talk.transcription_model", "");
-/** Empty for the server's default. */
+/** Name of the voice; empty for the server's default. */
 export const voice = setting("talk.voice", "");
 export const speed = setting("talk.speed", 1);
 export const instructions = setting(
@@ -21,16 +21,16 @@ export const instructions = setting(
   "You are a helpful assistant in a spoken conversation. Answer in one or two short sentences of plain words, " +
     "without lists, code or markup.",
 );
-/** `server_vad`, `semantic_vad` or `push_to_talk`. */
+/** Turn detection: `server_vad`, `semantic_vad` or `push_to_talk`. */
 export const detection = setting("talk.detection", "server_vad");
 export const eagerness = setting("talk.eagerness", "auto");
-/** Tokens of one answer; null for no limit. */
+/** Maximum tokens of an answer; null for no limit. */
 export const maxTokens = setting("talk.max_tokens", null);
 export const toolNames = setting("talk.tools", []);
 
 export const isPushToTalk = computed(() => detection.value === PUSH_TO_TALK);
 
-/** The whole session, as `session.update` has it. */
+/** Return the session's fields for `session.update`. */
 export function sessionFields() {
   return {
     type: "realtime",

@@ -1,4 +1,4 @@
-// The settings of the conversation. Changes hold from the next turn on, also in one that is going on.
+// Settings of the conversation. Changes apply from the next turn on, also in an open session.
 import { getJson } from "../../lib/api.js";
 import { modelsFor } from "../../lib/models.js";
 import { effect, html, signal, untracked, useEffect, useId } from "../../lib/ui.js";
@@ -8,7 +8,7 @@ import { TOOLS } from "../chat/tools.js";
 import { applySettings } from "./conversation.js";
 import { chatModel, detection, eagerness, instructions, maxTokens, sessionFields, speed, toolNames, transcriptionModel, voice } from "./settings.js";
 
-const APPLY_MS = 400; // after the last key
+const APPLY_MS = 400; // milliseconds after the last key press
 const DETECTIONS = [
   { value: "server_vad", label: "A short silence" },
   { value: "semantic_vad", label: "A finished sentence" },
@@ -26,7 +26,7 @@ const EAGERNESS = [
   { value: "high", label: "High: at most 2 s" },
 ];
 
-/** The voices of the server's speech model: `{model, names}`, or null until they are known. */
+/** Voices of the server's speech model, `{model, names}`; null until known. */
 const voices = signal(null);
 
 async function findVoices() {
@@ -35,7 +35,7 @@ async function findVoices() {
     const told = await getJson("/v1/audio/voices");
     voices.value = { model: told.model, names: told.data.filter((known) => known.same_as === null).map((known) => known.id) };
   } catch {
-    // The list stays at the server's default voice.
+    // The list only has the server's default voice.
   }
 }
 
@@ -90,7 +90,7 @@ function Models({ task, label, chosen }) {
 function Voices() {
   const known = voices.value;
   const names = known?.names ?? [];
-  const kept = voice.value && !names.includes(voice.value) ? [voice.value] : []; // a mixture, or of a model that is not there now
+  const kept = voice.value && !names.includes(voice.value) ? [voice.value] : []; // a mixture, or another model's voice
   const options = [{ value: "", label: "The server's default" }, ...names, ...kept];
   const hint = known ? `Of ${known.model}, the server's speech model.` : undefined;
   return html`<${Select} label="Voice" value=${voice.value} onChange=${(name) => (voice.value = name)} options=${options} hint=${hint} />`;

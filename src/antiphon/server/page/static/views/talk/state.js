@@ -1,29 +1,29 @@
-// What is shown of the conversation. It lives on while other views are open.
+// State of the conversation, which is kept while other views are open.
 import { computed, signal } from "../../lib/ui.js";
 
-/** `idle`, `connecting`, `open`, or `reconnecting` after the connection broke off. */
+/** State of the session: `idle`, `connecting`, `open`, or `reconnecting` after the connection broke. */
 export const status = signal("idle");
-/** `{kind, text}` of the message on top, or null. */
+/** Message `{kind, text}` on top of the view, or null. */
 export const problem = signal(null);
-/** What was said, oldest first: each an Entry. */
+/** Transcript as Entry objects, oldest first. */
 export const entries = signal([]);
-/** A remark about the last turn, such as that nothing was understood. */
+/** Remark about the last turn, for instance that nothing was understood. */
 export const remark = signal("");
 
 export const hasMicrophone = signal(false);
 export const isMuted = signal(false);
-/** The user holds the button to speak. */
+/** True while the user holds the button to speak. */
 export const isHolding = signal(false);
-/** The server hears speech. */
+/** True while the server hears speech. */
 export const isHearing = signal(false);
-/** An answer sounds. */
+/** True while an answer is played. */
 export const isSounding = signal(false);
-/** The id of the response that the server is making, or null. */
+/** Id of the response that the server is generating, or null. */
 export const response = signal(null);
-/** Ids of turns that have ended and that no response was made for yet. */
+/** Ids of ended turns without a response so far. */
 export const unanswered = signal(new Set());
 
-/** Who has the turn: a status other than `open`, or `hearing`, `speaking`, `thinking`, `listening`. */
+/** Phase of the turn: a status other than `open`, or `hearing`, `speaking`, `thinking`, `listening`. */
 export const turn = computed(() => {
   if (status.value !== "open") return status.value;
   if (isHearing.value || isHolding.value) return "hearing";
@@ -38,7 +38,7 @@ export function markUnanswered(itemId, isUnanswered) {
   unanswered.value = next;
 }
 
-/** Something that was said. `kind`: `you`, `answer`, or `call` of a function. */
+/** Entry of the transcript; `kind` is `you`, `answer`, or `call` of a function. */
 export class Entry {
   constructor(id, kind) {
     this.id = id;
@@ -46,15 +46,15 @@ export class Entry {
     this.text = signal("");
     this.unsettled = signal(""); // words that may still change
     this.isSettled = signal(false);
-    this.isShown = signal(kind !== "you"); // a turn is shown once it has words, or has ended
-    this.heard = signal(null); // of an interrupted answer: the words that were heard
-    this.marks = signal(null); // of the turn's waterfall
+    this.isShown = signal(kind !== "you"); // a turn is shown once it has words or has ended
+    this.heard = signal(null); // heard text of an interrupted answer
+    this.marks = signal(null); // marks of the turn's waterfall
     this.note = signal("");
-    this.call = null; // of a call: {callId, name, arguments, output}
+    this.call = null; // {callId, name, arguments, output} of a call
     this.responseId = null;
   }
 
-  /** What is kept of it when the conversation goes on in another session, as items of the API. */
+  /** Items of the API by which another session continues the conversation. */
   get items() {
     if (this.kind === "call") {
       const { callId, name, arguments: given, output } = this.call;
@@ -71,7 +71,7 @@ export class Entry {
 
 export const entryOf = (id) => entries.peek().find((entry) => entry.id === id);
 
-/** The entry of an item, made at the end if there is none. */
+/** Return the entry of an item, appended if it does not exist. */
 export function entryFor(id, kind) {
   const found = entryOf(id);
   if (found) return found;
@@ -84,7 +84,7 @@ export function removeEntry(id) {
   entries.value = entries.peek().filter((entry) => entry.id !== id);
 }
 
-/** Nothing is going on any more; what was said stays. */
+/** Reset the state of the turn; the transcript stays. */
 export function resetTurn() {
   isHolding.value = false;
   isHearing.value = false;
@@ -92,7 +92,7 @@ export function resetTurn() {
   response.value = null;
   unanswered.value = new Set();
   remark.value = "";
-  // A turn that was cut off before its words were known leaves nothing.
+  // Remove turns that were cut off before their words were known.
   entries.value = entries.peek().filter((entry) => entry.kind !== "you" || entry.text.peek().trim());
   for (const entry of entries.peek()) {
     entry.unsettled.value = "";

@@ -1,10 +1,10 @@
-// What both sides said.
+// Transcript of both sides.
 import { html, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
 import { Icon } from "../../components/icon.js";
 import { Latency } from "./latency.js";
 import { entries } from "./state.js";
 
-/** Scrolls with the conversation, unless the user has scrolled up. */
+/** Transcript that scrolls with the conversation unless the user has scrolled up. */
 export function Transcript({ children }) {
   const body = useRef(null);
   const isAtEnd = useRef(true);
@@ -43,12 +43,12 @@ function Said({ entry }) {
   </article>`;
 }
 
-/** Settled words, and those that may still change. */
+/** Settled words of the user, and words that may still change. */
 function Heard({ entry }) {
   return html`<span class="settled">${entry.text}</span>${entry.unsettled.value && html`<span class="unsettled"> ${entry.unsettled.value.trim()}</span>`}`;
 }
 
-/** The answer; what an interruption cut off is shown as not heard. */
+/** Answer, whose part that an interruption cut off is marked as not heard. */
 function Answered({ entry }) {
   const text = entry.text.value;
   const heard = entry.heard.value;

@@ -1,6 +1,6 @@
-// Where the time of a turn went, from its marks: milliseconds after the end of speech.
+// Stages of a turn's latency, from its marks in milliseconds since the end of speech.
 
-/** What each mark waits for; the latest of them is what it did wait for. As the server has it. */
+/** Possible causes of each mark, as on the server; the mark waited for the latest cause. */
 const WAITS_FOR = {
   turn_decided: ["speech_ended"],
   transcription_started: ["speech_ended"],
@@ -13,7 +13,7 @@ const WAITS_FOR = {
   first_sound: ["sound_made", "turn_decided", "transcript_final", "requested"],
 };
 
-/** The stages that are shown, in this order, with the number of their colour. */
+/** Stages in the order shown: mark, label, and number of the colour. */
 const SHOWN = [
   ["turn_decided", "End of turn decided", 3],
   ["transcription_started", "Transcription begun", 6],
@@ -25,13 +25,13 @@ const SHOWN = [
   ["first_sound", "First sound", 1],
 ];
 
-/** The marks in a response's metadata, or null. */
+/** Return the marks in a response's metadata, or null. */
 export function marksOf(response) {
   const text = response.metadata?.["antiphon.waterfall"];
   return text ? JSON.parse(text) : null;
 }
 
-/** `{name, label, colour, start, end, isCritical}` for each stage that is known; only critical ones delayed the sound. */
+/** Return `{name, label, colour, start, end, isCritical}` per known stage; only critical stages delayed the sound. */
 export function stagesOf(marks) {
   const stages = new Map();
   for (const [name, label, colour] of SHOWN) {
@@ -45,7 +45,7 @@ export function stagesOf(marks) {
   return [...stages.values()];
 }
 
-/** Milliseconds from the end of speech to the first sound; null for turns that were typed or had no sound. */
+/** Return the milliseconds from the end of speech to the first sound; null for typed turns and without sound. */
 export const latencyOf = (marks) => (marks && "speech_ended" in marks ? (marks.first_sound ?? null) : null);
 
 export function median(values) {

@@ -1,4 +1,4 @@
-// The sound of both sides over the last seconds, drawn as bars: the user above, answers below.
+// Sound levels of the last seconds as bars: the user's above, answers' below.
 import { isDark } from "../../app/theme.js";
 import { html, useEffect, useRef } from "../../lib/ui.js";
 import { isSending, microphone, playback } from "./conversation.js";
@@ -6,13 +6,13 @@ import { isSending, microphone, playback } from "./conversation.js";
 const COLUMN_MS = 50;
 const COLUMN_PIXELS = 4;
 const BAR_PIXELS = 2.5;
-/** Speech is quiet on a linear scale: the root of the level is drawn. */
+/** Scale a level by its square root, because speech is quiet on a linear scale. */
 const height = (level) => Math.min(1, Math.sqrt(level) * 1.15);
 
 export function Waves() {
   const canvas = useRef(null);
   const columns = useRef([]);
-  const dark = isDark(); // other colours are read again
+  const dark = isDark(); // read the colours again with the theme
   useEffect(() => draw(canvas.current, columns.current), [dark]);
   return html`<div class="waves">
     <canvas ref=${canvas} role="img" aria-label="The sound of the last seconds: you above, answers below"></canvas>
@@ -21,7 +21,7 @@ export function Waves() {
   </div>`;
 }
 
-/** Draws, after the columns that are there, until the returned function is called. */
+/** Draw and append to `columns` until the returned function is called. */
 function draw(canvas, columns) {
   const style = getComputedStyle(canvas);
   const colours = { you: style.getPropertyValue("--series-2"), answer: style.getPropertyValue("--series-1"), line: style.getPropertyValue("--line") };
@@ -33,7 +33,7 @@ function draw(canvas, columns) {
     current.you = Math.max(current.you, isSending() ? peak(microphone.peek()?.analyser) : 0);
     current.answer = Math.max(current.answer, peak(playback.peek()?.analyser));
     if (now - since < COLUMN_MS) return;
-    since = now - since > 10 * COLUMN_MS ? now : since + COLUMN_MS; // a hidden page is not drawn
+    since = now - since > 10 * COLUMN_MS ? now : since + COLUMN_MS; // skip the time in which the page was hidden
     columns.push(current);
     current = { you: 0, answer: 0 };
     paint(canvas, columns, colours);

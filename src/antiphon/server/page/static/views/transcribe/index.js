@@ -1,4 +1,4 @@
-// Recordings and the microphone to text.
+// View of transcriptions of files and of the microphone.
 import { clock } from "../../lib/format.js";
 import { models, modelsFor } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
@@ -13,7 +13,7 @@ import { RecordCard } from "./record_card.js";
 import { addFiles, records } from "./records.js";
 
 export function View() {
-  const [isOver, setOver] = useState(false); // a file is held over the view
+  const [isOver, setOver] = useState(false); // a file is dragged over the view
   const hasNone = models.value !== null && modelsFor("transcribe").length === 0;
   const drag = {
     onDragOver: (event) => {
@@ -56,7 +56,7 @@ function Sources({ isOff }) {
   const input = useRef(null);
   const choose = (event) => {
     addFiles(event.target.files);
-    event.target.value = ""; // the same file again is a change too
+    event.target.value = ""; // so that the same file can be chosen again
   };
   return html`<section class="sources" aria-label="Sound to transcribe">
     <p>Drop sound or video files here, or</p>

@@ -1,4 +1,4 @@
-// The microphone, transcribed while the user speaks, through a transcription session of /v1/realtime.
+// Live transcription of the microphone by a transcription session of /v1/realtime.
 import { announce } from "../../lib/announce.js";
 import { socket } from "../../lib/api.js";
 import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
@@ -7,15 +7,15 @@ import { wavOf } from "../../lib/wav.js";
 import { Record, add } from "./records.js";
 
 const RATE = 24000;
-const FRAMES_PER_MESSAGE = 5; // of 20 ms
+const FRAMES_PER_MESSAGE = 5; // frames of 20 ms
 const INCLUDED = ["item.input_audio_transcription.unsettled", "item.input_audio_transcription.words"];
 const EMPTY = "input_audio_buffer_commit_empty";
 
-/** The session that is open, or null. */
+/** Open session, or null. */
 export const live = signal(null);
-/** Why there is none, or null. */
+/** Error of the microphone, or null. */
 export const liveError = signal(null);
-/** While the browser asks for the microphone. */
+/** True while the browser asks for the microphone. */
 export const isOpening = signal(false);
 
 export async function startLive() {
@@ -46,11 +46,11 @@ class LiveSession {
   constructor() {
     this.record = new Record(named());
     this.microphone = null;
-    this.frames = []; // all that was heard
-    this.numSent = 0; // of them
+    this.frames = []; // all frames of the recording
+    this.numSent = 0; // number of frames sent
     this.level = signal(0);
     this.seconds = signal(0);
-    this.items = new Map(); // segments by the id of their turn
+    this.items = new Map(); // segments by item id of their turn
     this.awaited = new Set(); // turns without a transcript
     this.isCommitted = false;
   }
@@ -70,7 +70,7 @@ class LiveSession {
     this.socket.onclose = () => this.#end("The server ended the live session. What it heard until then is kept.");
   }
 
-  /** A frame of the microphone, also before the session is open. */
+  /** Take a frame of the microphone, even before the session is open. */
   hear(frame) {
     this.frames.push(frame);
     if (this.frames.length % FRAMES_PER_MESSAGE) return;
@@ -79,7 +79,7 @@ class LiveSession {
     this.#sendFrames();
   }
 
-  /** No more is recorded; the transcript of what was is awaited. */
+  /** Stop recording, and wait for the rest of the transcript. */
   stop() {
     if (this.record.state.peek() !== "recording") return;
     this.record.state.value = "finishing";
@@ -140,7 +140,7 @@ class LiveSession {
     this.#change(id, { text: transcript, words: words ?? [], tail: undefined });
   }
 
-  /** A turn is shown once it has words. */
+  /** Change a turn's segment; it is shown once it has words. */
   #change(id, fields) {
     const before = this.items.get(id) ?? { text: "", start: this.seconds.peek(), end: this.seconds.peek(), words: [], tail: "" };
     this.items.set(id, { ...before, ...fields });

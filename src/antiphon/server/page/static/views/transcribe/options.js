@@ -1,4 +1,4 @@
-// The model, the language and the prompt of transcriptions.
+// Options of transcriptions: model, language and prompt.
 import { setting } from "../../lib/settings.js";
 import { html } from "../../lib/ui.js";
 import { Select, TextArea } from "../../components/fields.js";
@@ -7,22 +7,22 @@ export const model = setting("transcribe.model", "");
 const language = setting("transcribe.language", "");
 const prompt = setting("transcribe.prompt", "");
 
-/** Whisper's languages, by their codes. */
+/** Codes of Whisper's languages. */
 const CODES =
   "af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr ht hu hy id is it ja jw " +
   "ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc pa pl ps pt ro ru sa sd si sk sl sn so sq sr " +
   "su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo zh";
 
 const NAMES = new Intl.DisplayNames(["en"], { type: "language" });
-const nameOf = (code) => NAMES.of(code === "jw" ? "jv" : code); // Whisper's code of Javanese is an old one
+const nameOf = (code) => NAMES.of(code === "jw" ? "jv" : code); // Whisper uses an old code for Javanese
 const LANGUAGES = CODES.split(" ")
   .map((code) => ({ value: code, label: nameOf(code) }))
   .sort((one, other) => one.label.localeCompare(other.label, "en"));
 
-/** Whisper's English-only models are named so. */
+/** Return whether a name is that of an English-only Whisper model. */
 const isEnglishOnly = (name) => /\.en\b/.test(name);
 
-/** As they are now. A language that was chosen for another model is kept for it. */
+/** Return the current options. English-only models ignore the chosen language, which is kept for other models. */
 export const options = () => ({
   model: model.peek(),
   language: isEnglishOnly(model.peek()) ? "" : language.peek(),

@@ -1,4 +1,4 @@
-// A file or a recording with its progress, its sound, its text and what can be done with it.
+// Card of a file or a recording: progress, sound, text and actions.
 import { json, srt, vtt } from "../../lib/captions.js";
 import { download, fileName } from "../../lib/download.js";
 import { clock } from "../../lib/format.js";
@@ -36,7 +36,7 @@ export function RecordCard({ record }) {
   const hasSound = record.url.value !== null && ["working", "done"].includes(state);
   const play = (word) => {
     audio.current.currentTime = word.start;
-    audio.current.play().catch(() => {}); // what cannot be played is told by Sound
+    audio.current.play().catch(() => {}); // Sound reports a file that cannot be played
   };
   const position = () => {
     const player = audio.current;

@@ -1,4 +1,4 @@
-// What was transcribed, is being transcribed, or waits for it: files and recordings, in the order in which they came.
+// Files and recordings that wait, are being transcribed or are finished, in the order in which they were added.
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
 import { clock } from "../../lib/format.js";
@@ -11,8 +11,9 @@ export const records = signal([]);
 let lastId = 0;
 
 /**
- * `state` is `waiting`, `working`, `recording`, `finishing`, `done`, `failed` or `cancelled`. `source` is the sound, a
- * Blob, and `url` leads to it. `segments` are `{text, start, end, words}`; an open one of the microphone has a `tail`.
+ * File or recording. `state` is `waiting`, `working`, `recording`, `finishing`, `done`, `failed` or `cancelled`.
+ * `source` is the sound, a Blob, and `url` its address. `segments` are `{text, start, end, words}`; the open segment of
+ * a recording has a `tail`, text that may still change.
  */
 export class Record {
   constructor(name, { source = null, asked = options() } = {}) {
@@ -24,9 +25,9 @@ export class Record {
     this.url = signal(source && URL.createObjectURL(source));
     this.state = signal("waiting");
     this.segments = signal([]);
-    this.paragraphs = signal([]); // the segments as they are shown
-    this.seconds = signal(0); // that are transcribed
-    this.duration = signal(null); // of the whole, once it is known
+    this.paragraphs = signal([]); // paragraphs of the segments, for TimedText
+    this.seconds = signal(0); // seconds transcribed so far
+    this.duration = signal(null); // seconds of the whole sound, null until known
     this.language = "";
     this.error = signal(null);
     this.controller = new AbortController();
@@ -64,7 +65,7 @@ export class Record {
   }
 }
 
-/** A segment whose words have no times is one word. */
+/** Return the paragraph of a segment; a segment without timed words becomes one word. */
 function paragraphOf({ text, start, end, words, tail }) {
   const plain = text.trim();
   const time = clock(start);
@@ -89,7 +90,7 @@ export function addFiles(files) {
   work();
 }
 
-/** Once more, from the beginning, with the options of now. */
+/** Transcribe a record again with the current options. */
 export function tryAgain(record) {
   const again = new Record(record.name, { source: record.source });
   URL.revokeObjectURL(record.url.peek());
@@ -99,7 +100,7 @@ export function tryAgain(record) {
 
 let isWorking = false;
 
-/** One file after another, until none waits. */
+/** Transcribe waiting files one after another. */
 async function work() {
   if (isWorking) return;
   isWorking = true;
