@@ -14,7 +14,7 @@ from antiphon.weights.source import Source
 class Convolution(Halvable):
     """A convolution of odd width that keeps the number of frames if its stride is 1.
 
-    If the model computes in a 16-bit type, it runs in 16 bits too.
+    In a model with a 16-bit compute type, the convolution computes in 16 bits too.
     """
 
     is_narrow = False

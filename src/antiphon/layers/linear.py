@@ -68,7 +68,7 @@ class Embedding(Module):
 
 
 class Head(Module):
-    """The output product over the vocabulary, with the embedding's weight if the checkpoint has none for it.
+    """Output product over the vocabulary; a checkpoint without a weight for it shares the embedding's.
 
     Logits have 32 bits for any compute type.
     """

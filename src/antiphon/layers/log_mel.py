@@ -13,10 +13,11 @@ from antiphon.layers.module import Module
 
 
 class LogMel(Module):
-    """Windows of samples at 16 kHz, each zero-padded to `num_samples` → [B, frames, mels].
+    """Log-mel frames of windows of samples at 16 kHz, each zero-padded to `num_samples` → [B, frames, mels].
 
-    The spectrum has 64 bits, as on the CPU: in 32, a loud band would hide a quiet one eight decades below. So do the
-    bands, because GPUs may round the factors of 32-bit products. Nothing is copied to the host.
+    The spectrum has 64 bits, as on the CPU: in 32 bits, a loud band would hide a band eight decades below. The product
+    with the mel filters has 64 bits too, because GPUs may round the factors of 32-bit products. Nothing is copied to
+    the host.
     """
 
     def __init__(self, num_mels: int, num_frames: int) -> None:

@@ -11,7 +11,7 @@ from antiphon.weights.source import Source
 
 
 class Norm(Module):
-    """Base of norms: the type of their results on the model's device; None: the type of their input."""
+    """Base of norms. `out_type` is the type of their results; None keeps the type of their input."""
 
     out_type: torch.dtype | None = None
 
