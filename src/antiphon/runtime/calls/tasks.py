@@ -138,7 +138,7 @@ class Listen(TaskRequest, frozen=True):
 
 
 class DetectVoice(TaskRequest, frozen=True):
-    """Where speech begins, and where it ends with `min_silence` seconds of silence, in pushed sound."""
+    """Voice activity in pushed sound: where speech begins, and where it ends with `min_silence` seconds of silence."""
 
     implementation: ClassVar[str] = "antiphon.runtime.transcription.detection.call:VoiceActivityCall"
     yields: ClassVar[tuple[type, ...]] = get_args(VoiceEvent)

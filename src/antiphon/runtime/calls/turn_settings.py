@@ -18,7 +18,7 @@ class TurnDetection(StrEnum):
 
 
 class Eagerness(StrEnum):
-    """Maximum time that `semantic_vad` waits for a turn that does not sound complete."""
+    """Eagerness to end a turn: how long `semantic_vad` waits at most if the turn does not sound complete."""
 
     LOW = "low"
     MEDIUM = "medium"

@@ -78,7 +78,7 @@ def group_specs(layouts: Sequence[CacheLayout]) -> list[GroupSpec]:
 def device_executor(
     part: TokenDecoder, cache: KVCache, loaded: LoadedModel, speculates: bool, **shape: Any
 ) -> Executor:
-    """Create an executor for a device other than the CPU; on CUDA, start to compile the kernels of its first steps."""
+    """Create an executor for a device other than the CPU; on CUDA, compile the kernels of its first steps."""
     from antiphon.executor.device.executor import DeviceExecutor
     from antiphon.ops.triton.ahead.compiler import AheadCompiler
 

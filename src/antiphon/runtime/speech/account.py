@@ -59,7 +59,7 @@ class SpeechAccount:
         return num_phonemes * self.num_samples / (self._rate * max(1, self._num_spoken))
 
     def room(self, coming: int) -> int | None:
-        """Return the number of phonemes that would be made in time after the `coming` ones, at the last one's pace.
+        """Return the number of phonemes, after the `coming` ones, that are made in time at the last utterance's pace.
 
         Return None before the first sound.
         """

@@ -45,7 +45,7 @@ _POLL = 0.05
 
 @dataclass(frozen=True)
 class _Text:
-    """A part of the text. `text` is None at the end of the text, or if it failed with `error`."""
+    """A part of the text. `text` is None when the text has ended, or failed with `error`."""
 
     text: str | None
     error: AntiphonError | None = None
@@ -112,15 +112,12 @@ class SpeechCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Report that a chunk was read, so that another may be emitted."""
         self._unread.release()
 
     def append(self, text: str) -> None:
-        """Append to the text."""
         self._inbox.put(_Text(text))
 
     def end_text(self) -> None:
-        """Declare the text complete."""
         self._inbox.put(_Text(None))
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
@@ -217,7 +214,7 @@ class SpeechCall(ThreadCall):
             raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
 
     def _look_ahead(self) -> None:
-        """Prepare the next utterance, unless its length shall suit the listener and no sound tells the pace yet."""
+        """Prepare the next utterance. A paced synthesis waits for its first sound, whose pace sets the next length."""
         if self._piece is not None:
             return
         if self._options.paced and not self._port.batch_invariant:
@@ -327,7 +324,7 @@ class SpeechCall(ThreadCall):
 
 
 def _compressed(speech: Speech, piece: Piece, rate: int, speed: float) -> tuple[Floats, Speech, Piece]:
-    """Compress speech in time to `speed` times as fast, with the times of its phonemes."""
+    """Compress the samples in time by `speed`; adjust the durations in the speech and the piece."""
     samples = time_stretched(speech.samples.numpy(), rate, speed)
     ends = [round(end / speed) for end in accumulate(speech.id_samples)]
     id_samples = [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -36,5 +36,4 @@ def _groups(words: tuple[TimedWord, ...]) -> list[list[TimedWord]]:
 
 
 def to_srt(chunks: Iterable[SpeechChunk]) -> str:
-    """Return the cues as SubRip."""
     return srt(list(cues(chunks)))

@@ -14,7 +14,7 @@ FIRST_LEAD = 0.02
 PHRASE_PAUSE, CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.05, 0.14, 0.34, 0.6
 FADE = 0.008
 _WINDOW = 0.004
-#: Peak amplitude below which a window is silent: relative to the clause's loudest window, and at most absolute.
+#: Peak amplitude below which a window is silent: relative to the clause's loudest window, but at most the second.
 _RELATIVE_SILENCE, _ABSOLUTE_SILENCE = 10 ** (-44 / 20), 0.01
 
 

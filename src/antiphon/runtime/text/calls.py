@@ -120,7 +120,7 @@ class GenerationCall(RequestsCall):
         self._sink.put(self.id, Accepted())
 
     def _rejected(self) -> None:
-        """Let requests that were accepted before another of the call was rejected emit nothing."""
+        """Emit nothing for requests that were accepted before another one was rejected."""
         for output in self._outputs:
             output.is_rejected = True
 

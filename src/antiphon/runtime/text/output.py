@@ -113,7 +113,7 @@ class SampleOutput:
             self._mark(self)
 
     def take(self) -> TextDelta | None:
-        """Return the text and tokens since the last call, or None without any."""
+        """Return the text and tokens since the last call; None if there are no new ones."""
         self._is_marked = False
         pieces, ids = [], []
         while self._pending:
@@ -136,7 +136,7 @@ class SampleOutput:
         return TextDelta(request.id, text, ids, request.logprobs[taken], request.top_logprobs[taken])
 
     def ended(self) -> Ended:
-        """Return how the request ended. It must be done."""
+        """Return how the request ended. Call this only when the request is done."""
         request, marks = self.request, self.request.marks
         assert request.finish_reason is not None
         wants_prompt = request.params.prompt_logprobs
@@ -169,7 +169,7 @@ class SampleOutput:
         return self.request if self.request.prompt_logprobs or parent is None else parent
 
     def completion(self, ended: Ended) -> Completion:
-        """Return the whole answer of a sample that ended with this event. Raise EngineError if it failed."""
+        """Return the whole answer, given the sample's `Ended` event. Raise EngineError if the sample failed."""
         check_not_failed(ended)
         request, params = self.request, self.request.params
         return Completion(

@@ -87,7 +87,6 @@ class TranscriptAccount:
 
 
 def record_of(stats: TranscriptionStats, model: str, arrived: float) -> TranscriptRecord:
-    """Return the trace record of a transcription."""
     return TranscriptRecord(
         id=new_id("transcript"),
         model=model,

@@ -95,11 +95,9 @@ class TranscriptionCall:
         return SoundChunks(pieces())
 
     def push(self, samples: Floats) -> None:
-        """Send the next chunk of a recording."""
         self._pieces.put(samples)
 
     def finish(self) -> None:
-        """Declare a pushed recording complete."""
         self._pieces.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:

@@ -45,7 +45,7 @@ def room_for_answer(max_tokens: int | None, context_tokens: int) -> int:
 async def longest_fitting(
     items: Sequence[Item], prepare: Callable[[Sequence[Item]], Awaitable[Chat | None]]
 ) -> Chat | None:
-    """Return the result of `prepare` without as few of the oldest turns as possible; None if nothing fits.
+    """Leave out as few of the oldest turns as needed for `prepare` to succeed; return its result or None.
 
     `prepare` returns None for items that do not fit. The last turn and system messages always stay.
     """
@@ -71,7 +71,7 @@ def last_turn(items: Sequence[Item]) -> list[Item]:
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
-    """Return the indices at which all turns but the first begin: those of the user's messages."""
+    """Return the indices of the user's messages, with which turns begin, except index 0."""
     return [index for index, item in enumerate(items) if index and isinstance(item, Message) and item.role is Role.USER]
 
 

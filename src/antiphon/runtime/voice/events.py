@@ -45,7 +45,7 @@ class UserSpeechStopped(SessionEvent):
 
 @dataclass(frozen=True)
 class BufferCommitted(SessionEvent):
-    """A turn ended; its item follows."""
+    """A turn was committed; its item follows."""
 
     item_id: str
     previous_item_id: str | None
@@ -70,7 +70,10 @@ class IdleTimedOut(SessionEvent):
 
 @dataclass(frozen=True)
 class ItemAdded(SessionEvent):
-    """An item of the conversation, complete or in progress. `previous_item_id` is None for the first item."""
+    """An item was added to the conversation, complete or in progress.
+
+    `previous_item_id` is None if the item is the first.
+    """
 
     item: Item
     previous_item_id: str | None

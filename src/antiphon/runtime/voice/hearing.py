@@ -145,7 +145,7 @@ class HearingCall(ThreadCall):
                 if not self._is_closed.is_set():
                     self._jobs.advance(self._speaking)
         except Exception:
-            if not self._is_closed.is_set():  # after closing, an error only means that the engine is closed too
+            if not self._is_closed.is_set():  # otherwise the error only says that the engine is closed
                 raise
         finally:
             self._jobs.close()

@@ -83,7 +83,6 @@ Item = Message | FunctionCall | FunctionOutput
 
 
 def answers_call(output: FunctionOutput, items: Iterable[Item]) -> bool:
-    """Return whether the output's call is among the items."""
     return any(isinstance(item, FunctionCall) and item.call_id == output.call_id for item in items)
 
 

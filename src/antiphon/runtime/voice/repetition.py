@@ -22,9 +22,7 @@ class RepetitionDetector:
     def __init__(self) -> None:
         periods = np.arange(1, MAX_BLOCK_TOKENS + 1)
         self._wanted = (NUM_COPIES - 1) * np.maximum(periods, BLOCK_TOKENS) + np.maximum(BLOCK_TOKENS - periods, 0)
-        self._runs = np.zeros(
-            MAX_BLOCK_TOKENS, np.int64
-        )  # length of the current run of tokens equal to those n + 1 before, at n
+        self._runs = np.zeros(MAX_BLOCK_TOKENS, np.int64)  # index n: last tokens that equal those n + 1 before
         self._recent = np.full(MAX_BLOCK_TOKENS, -1, np.int64)  # the newest token first
 
     def push(self, tokens: Iterable[int]) -> bool:

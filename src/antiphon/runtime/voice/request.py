@@ -11,7 +11,7 @@ from antiphon.runtime.voice.settings import VoiceSettings
 
 @dataclass(frozen=True)
 class ResponseRequest:
-    """A request for a response. `settings` and `items`, if given, replace the session's and its conversation.
+    """A request for a response. `settings` and `items`, if given, replace the session's settings and items.
 
     A response that is not `in_conversation` adds nothing to the conversation and is not interrupted by speech. Several
     such responses may run at once.

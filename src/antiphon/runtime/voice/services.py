@@ -107,4 +107,4 @@ class Echo(Protocol):
         """Report that sound announced for after `at` is not played."""
 
     def clean(self, samples: Floats) -> Floats:
-        """Return the microphone's next samples without echo, as many as given. May run in a thread of its own."""
+        """Return the microphone's next samples without echo, as many as given. May run in another thread."""

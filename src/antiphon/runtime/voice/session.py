@@ -89,7 +89,6 @@ class VoiceSession:
         return self._context.conversation.items
 
     def item(self, item_id: str) -> Item | None:
-        """Return an item of the conversation, or None if it does not exist."""
         return self._context.conversation.get(item_id)
 
     def start(self) -> None:
@@ -257,7 +256,7 @@ class VoiceSession:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.aclose())
 
-    # -- carrying commands out ----------------------------------------------------------------------------------
+    # -- execution of commands ----------------------------------------------------------------------------------
 
     def _run(self, command: Callable[[], None]) -> None:
         if self._context.is_closed:
@@ -278,7 +277,7 @@ class VoiceSession:
     def _reject(self, code: str, message: str, tag: str | None, param: str | None = None) -> None:
         self._context.emit(SessionError(code, message, param=param, tag=tag))
 
-    # -- what happens -------------------------------------------------------------------------------------------
+    # -- callbacks ----------------------------------------------------------------------------------------------
 
     def _hear(self, event: HearingEvent) -> None:
         if not self._context.is_closed:

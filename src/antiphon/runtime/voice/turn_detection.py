@@ -44,7 +44,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class Look:
-    """A question to the end-of-turn model about a turn that paused at `end`. The detector's `answer` takes the reply."""
+    """A question to the end-of-turn model about a turn that paused at `end`. Pass it to `TurnDetector.answer`."""
 
     number: int
     end: int
@@ -92,7 +92,7 @@ class TurnDetector:
         self._speech_end = 0
         self._num_voiced = 0  # samples
         self._is_paused = False
-        self._num_looks = 0  # in this silence
+        self._num_looks = 0  # questions in this silence
         self._look: Look | None = None
         self._look_number = 0
         self._idle_start: int | None = None
@@ -107,7 +107,7 @@ class TurnDetector:
         """Whether the last frame was speech."""
         return self._is_voiced
 
-    # -- the caller's -------------------------------------------------------------------------------------------
+    # -- controls -----------------------------------------------------------------------------------------------
 
     def configure(self, settings: TurnSettings) -> None:
         """Use other settings from the next frame on. An open turn goes on, except to or from manual detection."""

@@ -64,7 +64,7 @@ class TurnJobs:
     def configure(self, options: TranscriptionOptions) -> None:
         """Use these options from the next job on. Raise InvalidRequestError if the model cannot follow them."""
         self._language = self._transcriber.language(options)
-        # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
+        # Windows are short, and their bounds are known: a transcript without timestamps settles sooner.
         self._options = replace(options, timestamps=False, sequential=False)
         self._prompt = self._recogniser.prompt_tokens(options)
 
@@ -122,7 +122,7 @@ class TurnJobs:
             self.cut(turn, sound_end, sound_end)
 
     def drop(self, turn: SpeechTurn) -> None:
-        """Discard a turn without a transcript."""
+        """Discard a turn that was not speech, or was cleared."""
         if self._job is not None and self._job.turn is turn:
             self._abort(self._job.kind)
         self._turns.remove(turn)

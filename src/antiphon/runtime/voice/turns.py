@@ -33,7 +33,7 @@ class TurnJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The transcript of a window. `segment` is None if nothing was said in it."""
+    """The transcript of a window. `segment` is None if the window has no speech."""
 
     segment: Segment | None
     language: str | None
@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Guess:
-    """The transcript of a turn that paused at `end`; its outcome is None until it is made."""
+    """The transcript of a turn that paused at `end`. `outcome` is None while the transcript is being made."""
 
     end: int
     outcome: Outcome | None = None
@@ -68,7 +68,7 @@ class SpeechTurn:
     look_seconds: float = 0.0
     num_hypotheses: int = 0
     hypothesis_seconds: float = 0.0
-    #: Set when the turn has ended.
+    #: Position and marks of the end; None until the turn has ended.
     end: int | None = None
     marks: TurnMarks | None = None
     error: AntiphonError | None = None

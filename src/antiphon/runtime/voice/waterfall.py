@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-#: Marks that each mark waits for, the latest of which it did wait for.
+#: Marks that each mark depends on; the latest of them is the one that delayed it.
 WAITS_FOR: dict[str, tuple[str, ...]] = {
     "turn_decided": ("speech_ended",),
     "transcription_started": ("speech_ended",),

@@ -58,7 +58,7 @@ class VoiceBook:
 
     @classmethod
     def beside(cls, files: Mapping[str, Path], style_size: int, model: str) -> VoiceBook:
-        """Read the names of `voices/*.bin` among a model's files, or take the only voice of a model without styles.
+        """Create the book of a model's `voices/*.bin` files, or of the only voice of a model without styles.
 
         Raise CheckpointError if a model with styles has no voice files.
         """

@@ -91,11 +91,9 @@ class VoiceActivityCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
-        """Send mono samples at 16 kHz."""
         self._inbox.put(np.asarray(samples, np.float32))
 
     def finish(self) -> None:
-        """Declare the sound complete."""
         self._inbox.put(None)
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:

@@ -69,18 +69,18 @@ class SpeechWindow:
         return VoiceFrames(self.voice, self.frame_seconds)
 
     def speech_after(self, seconds: float) -> float:
-        """Return the seconds of speech in the window after this time of it."""
+        """Return the seconds of speech in the window after its first `seconds`."""
         first = max(0, round(seconds / self.frame_seconds))
         return float(np.count_nonzero(self.voice[first:] >= SPEECH.threshold)) * self.frame_seconds
 
     def loudest_voice(self, start: float, end: float) -> float:
-        """Return the highest probability of speech between two times of the window."""
+        """Return the highest probability of speech between two times, in seconds of the window."""
         first = max(0, int(start / self.frame_seconds))
         last = max(first + 1, int(np.ceil(end / self.frame_seconds)))
         return float(self.voice[first:last].max(initial=0.0))
 
     def from_second(self, seconds: float) -> SpeechWindow:
-        """Return the rest of the window from this time on."""
+        """Return the window without its first `seconds`."""
         spans, offset = [], 0.0
         for span in self.window.spans:
             cut = max(0.0, seconds - offset)
@@ -148,7 +148,10 @@ class VoiceTrack:
         return self._samples[start - self.origin : end - self.origin]
 
     def voiced(self, start: int, end: int, threshold: float) -> tuple[int, int] | None:
-        """Return the span, within two positions, of the frames that reach the threshold; None without any."""
+        """Return the range from the first to the last frame that reaches the threshold between two positions.
+
+        Return None if no frame reaches it.
+        """
         first = max(0, start // self.frame - self._first_frame)
         last = -(-end // self.frame) - self._first_frame
         found = [index for index, voice in enumerate(self._voice[first:last], first) if voice >= threshold]
@@ -169,7 +172,7 @@ class VoiceTrack:
         return (self._first_frame + len(self._voice) - len(late) + int(np.argmin(late))) * self.frame
 
     def forget(self, position: int) -> None:
-        """Discard sound before the position, unless it is less than a second: not worth a copy."""
+        """Discard sound before the position, unless it is less than a second, which is not worth a copy."""
         if position - self.origin > SPEECH_RATE:
             self._samples, self.origin = self._samples[position - self.origin :].copy(), position
             old = max(0, position // self.frame - self._first_frame)

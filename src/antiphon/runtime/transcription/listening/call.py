@@ -79,7 +79,7 @@ class LiveCall(ThreadCall):
         check_values((interval > 0, "interval", interval, "above 0 seconds"))
         self._interval = round(interval * SPEECH_RATE)
         self._recogniser = transcriber.recogniser
-        # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
+        # Windows are short, and their bounds are known: a transcript without timestamps settles sooner.
         self._options = replace(options, timestamps=False, sequential=False)
         self._prompt = self._recogniser.prompt_tokens(options)
         self._runner = JobRunner(transcriber.port, self._inbox)
@@ -95,7 +95,6 @@ class LiveCall(ThreadCall):
     # -- for any thread -----------------------------------------------------------------------------------------
 
     def push(self, samples: Floats) -> None:
-        """Send mono samples at 16 kHz, as they come."""
         if self._is_closed.is_set():
             raise EngineError("the live session has ended")
         self._inbox.put(np.asarray(samples, np.float32))

@@ -17,7 +17,7 @@ Tokens = tuple[int, ...]
 
 
 class Hypotheses:
-    """Transcripts of a growing window. Tokens that two in a row share are `settled`, with which later ones begin."""
+    """Transcripts of a growing window. Tokens shared by two in a row are `settled`: later ones begin with them."""
 
     def __init__(self, recogniser: Recogniser) -> None:
         self._recogniser = recogniser

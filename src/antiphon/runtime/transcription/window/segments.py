@@ -65,7 +65,7 @@ def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[S
 
 @dataclass(frozen=True)
 class WindowTimeline:
-    """A window's place in the recording, its voice, and the part of its transcript that is used."""
+    """A window's position in the recording, its voice, and the part of its transcript that is used."""
 
     window: Window
     voice: VoiceFrames | None = None

@@ -80,7 +80,7 @@ def _fitted(words: list[AlignedWord], low: float, high: float) -> list[AlignedWo
 
 
 def _shared(words: list[AlignedWord]) -> list[AlignedWord]:
-    """Divide the time of the next long word (at the end, the last) among the words before it that are too short."""
+    """Let words that are too short share the time of the next long word, or at the end of the last one."""
     out: list[AlignedWord] = []
     held: list[AlignedWord] = []
     for word in words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Listener:
-    """A listener who plays sound as soon as it comes, one chunk after the other. Times are seconds of one clock."""
+    """Estimates playback: sound plays as soon as it comes, one chunk after the other. Times are seconds of a clock."""
 
     def __init__(self) -> None:
         self._ends_at = 0.0  # when all sound so far will have been played

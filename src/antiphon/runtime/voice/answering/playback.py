@@ -36,7 +36,7 @@ class Playback:
         return wait
 
     def _locate(self, chunk: SpeechChunk) -> None:
-        """Find the chunk's words in the text. A word that is not in the chunk's part of it is skipped."""
+        """Locate the chunk's words in the text. A word that is missing there ends where the last one did."""
         text, ends = clean_with_ends(self.text)
         start = text.find(chunk.text, self._num_located) if chunk.text else -1
         position, limit = (self._num_located, len(text)) if start < 0 else (start, start + len(chunk.text))

@@ -1,4 +1,4 @@
-"""`Answers`: when turns are answered: before they end if possible, later if a response or another turn is in progress."""
+"""`Answers`: when turns are answered: before they end if possible, later during a response or another turn."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Answers:
             turn.speculation = None
 
     def check_speculation(self, turn: DialogueTurn) -> None:
-        """Drop the speculative answer unless it still fits. Call this before adding the turn's item."""
+        """Drop the speculative answer unless it is still valid. Call this before adding the turn's item."""
         speculation = turn.speculation
         if speculation is not None and not (turn.is_answered and self._holds(speculation)):
             self.drop_speculation(turn)
 
     def renew_speculation(self, turn: DialogueTurn) -> None:
-        """Accept the conversation's version after the turn's item has been added."""
+        """Keep the speculative answer valid after the turn's own item was added to the conversation."""
         if turn.speculation is not None:
             turn.speculation = replace(turn.speculation, version=self._context.conversation.version)
 
@@ -77,10 +77,10 @@ class Answers:
             and not speculation.response.has_failed
         )
 
-    # -- after it -----------------------------------------------------------------------------------------------
+    # -- after the end of a turn --------------------------------------------------------------------------------
 
     def answer(self, turn: DialogueTurn, event: TurnTranscript) -> None:
-        """Answer a turn that has ended: later, if a response or another turn is in progress; not if it has no text."""
+        """Answer an ended turn: later, if a response or another turn is in progress; not at all, if it has no text."""
         active = self._responses.active
         if active is not None and turn.item_id in active.input_ids:
             self.drop_speculation(turn)
@@ -109,7 +109,7 @@ class Answers:
         self._start(marks, event.seconds)
 
     def answer_silence(self) -> None:
-        """Answer the idle timeout, during which nothing was said."""
+        """Start a response after the idle timeout."""
         if self.are_wanted:
             self._start(Marks.of_request(self._context.clock))
 
@@ -123,7 +123,7 @@ class Answers:
             self._start(Marks.of_request(self._context.clock))
 
     def owe_again(self) -> None:
-        """Owe an interrupted answer of which nothing was heard again, in case the interruption is not speech."""
+        """Plan to repeat the active answer if nothing of it was heard: the speech that interrupts it may be noise."""
         active = self._responses.active
         if active is not None and active.is_unheard:
             self._owed |= active.input_ids

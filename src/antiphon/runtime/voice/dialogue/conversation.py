@@ -10,9 +10,9 @@ ROOT = "root"
 
 
 class Conversation:
-    """Items in order. `version` changes with whatever may change an answer: items added, removed or cut.
+    """Items in order. `version` changes when an item is added, removed or cut, which may change an answer.
 
-    A transcript that becomes known does not count, since answers wait for it.
+    It does not change when a transcript becomes known, since answers wait for that.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Conversation:
         return index + 1
 
     def replace(self, item: Item, *, is_change: bool = False) -> None:
-        """Replace the item that has the same id, unless it was deleted. `is_change` changes the version."""
+        """Replace the item of the same id, unless it was deleted. With `is_change`, the version changes."""
         index = self._find(item.id)
         if index is not None:
             self._items[index] = item

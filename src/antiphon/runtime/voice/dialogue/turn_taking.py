@@ -52,7 +52,6 @@ class TurnTaking:
 
     @property
     def has_commits(self) -> bool:
-        """Whether a commit is pending."""
         return bool(self._commits)
 
     def commit(self, tag: str | None) -> None:
