@@ -10,7 +10,7 @@ from antiphon.audio.speech.forms.abbreviations import NO_SENTENCE_END, NO_SENTEN
 from antiphon.audio.speech.forms.streets import is_street
 from antiphon.audio.speech.words import clean
 
-#: Characters after which a clause is cut at the next comma; after twice as many, at the next space.
+#: Characters after which a clause is cut at the next comma; a clause of twice as many is cut at a space.
 MAX_CHARACTERS = 220
 #: Characters after which the first clause is cut at the next comma, so that the first sound comes early.
 FIRST_CHARACTERS = 24

@@ -24,7 +24,7 @@ _WEEKDAYS = {
 _RANGE = r"\s?[–-]\s?"
 _SUFFIX = r"(?:(?i:st|nd|rd|th)\b)?"
 _YEAR = r"(?:,?\s+(?P<year>\d{4})(?![\w:]|[.,]\d))?"
-#: Words that replace the article of a date, as before "4th of July".
+#: Words that serve as the article of a date such as "the 4th of July".
 _HAS_ARTICLE = re.compile(r"\b(?i:the|this|that|each|every|his|her|its|our|my|your|their|next|last|a)\s+$")
 _DECADE_CUE = re.compile(r"(?:\b(?i:the|early|late|mid|his|her|their|my|your|our|its)[\s-]+|\ds?\s?[–-]\s?)$")
 _DATE_CUE = re.compile(

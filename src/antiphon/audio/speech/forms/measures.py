@@ -80,7 +80,7 @@ _UNITS |= {
 }  # fmt: skip
 _UNITS |= dict.fromkeys(("° C", "ºC", "˚C", "℃"), _UNITS["°C"])
 _UNITS |= dict.fromkeys(("° F", "ºF", "˚F", "℉"), _UNITS["°F"])
-#: Units by letters that are also units after another unit: m/s, mg/dL.
+#: Singular name by unit after a slash: m/s, mg/dL.
 _PER_UNITS = {unit: names[0] for unit, names in _UNITS.items()} | {
     "s²": "second squared", "s2": "second squared", "day": "day", "year": "year", "week": "week", "month": "month",
     "hour": "hour", "second": "second", "minute": "minute", "person": "person", "in": "inch",

@@ -8,7 +8,7 @@ from typing import Any
 from antiphon.runtime.calls.transcript import Segment
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-#: Replaces log-probabilities that JSON cannot represent.
+#: Substitute for log-probabilities that JSON cannot represent.
 LOWEST = -9999.0
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from antiphon.runtime.calls.events import Ended
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-#: Replaces log-probabilities that JSON cannot represent.
+#: Substitute for log-probabilities that JSON cannot represent.
 LOWEST = -9999.0
 Top = Sequence[tuple[int, float]]
 

@@ -101,7 +101,7 @@ class _Functions:
         self.indices: list[int] = []
         self.custom: list[str] = []
         self.blocks: list[str] = []
-        #: Names of tools that need no arguments.
+        #: Names of tools that need no arguments, and rules of calls in Python.
         self.bare: list[str] = []
         self.python: list[str] = []
         self._lines: list[str] = []

@@ -57,7 +57,7 @@ class RequestContext:
     is_event_stream: bool = False
     is_over: bool = False
     log_fields: LogFields = field(default_factory=dict)
-    #: Seconds that the request's models stay loaded; None if it does not say.
+    #: Seconds that the request's models stay loaded; None if the request does not set them.
     keep_alive: float | None = None
     #: Callbacks that release the request's resources when it ends.
     at_end: list[Callable[[], None]] = field(default_factory=list)

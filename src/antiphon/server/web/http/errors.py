@@ -28,7 +28,7 @@ from antiphon.errors import (
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
-#: End of messages about the context: LangChain searches the text for it, where OpenAI's client shows no code.
+#: End of messages about the context. LangChain searches for it, since OpenAI's client shows no error code.
 TOO_LONG = "(context_length_exceeded: prompt is too long)"
 
 

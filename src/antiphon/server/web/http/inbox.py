@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 Callback = Callable[[], None]
-#: Estimated memory of one message besides its characters.
+#: Estimated bytes of one message besides its characters.
 OVERHEAD_BYTES = 128
 
 

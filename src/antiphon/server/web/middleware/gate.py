@@ -114,7 +114,7 @@ class Gate:
         self._admission.check_draining()
         if context.is_low_priority:  # the batches' lane limits their number
             return
-        if caller is not None and caller.background_id is not None:  # its first request was checked
+        if caller is not None and caller.background_id is not None:  # checked when the background work began
             return
         self._admission.check_number(context)
 
