@@ -105,7 +105,6 @@ class LoweredDecodeStep:
         self.workspace_bytes = workspace.used
 
     def variants(self) -> list[Variant]:
-        """Return the variants of all kernels that the step launches."""
         launches = [launch for launch in self.launches if isinstance(launch, Launch)]
         return [Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches]
 

@@ -53,7 +53,6 @@ class Product:
         return 0.0 if self.norm is None else self.norm.eps
 
     def constants(self) -> dict[str, int]:
-        """Return the kernel constants that select the epilogue."""
         return epilogue_constants(self.activation, self.bias, self.residual)
 
     def side(self, tensor: Tensor | None, first: int = 0) -> Tensor:
