@@ -29,7 +29,7 @@ Member = TypeVar("Member", bound=BeamMember)
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis(Generic[Member]):
-    """A member's tokens with one candidate token appended."""
+    """Tokens of a member with one candidate token appended."""
 
     parent: Member
     token: int
@@ -39,7 +39,7 @@ class Hypothesis(Generic[Member]):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished hypothesis: its output tokens, and the log-probability of each."""
+    """Finished hypothesis: its output tokens, and the log-probability of each."""
 
     output: list[int]
     logprobs: list[float]

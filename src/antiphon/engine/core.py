@@ -134,7 +134,7 @@ class EngineCore:
 
     @property
     def busy_since(self) -> float | None:
-        """Launch time (`time.monotonic`) of the oldest uncommitted step on several devices; None if there is none."""
+        """Launch time (`time.monotonic`) of the oldest uncommitted step with several devices, or None."""
         # Copied, because the heartbeat thread reads the lanes while models are added.
         begun = [lane.busy_since for lane in list(self._lanes.values())]
         return min((since for since in begun if since is not None), default=None)

@@ -174,7 +174,7 @@ class StepHandle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs the plans of one model, in the order in which they are submitted."""
+    """Executor of one model's plans, in the order in which they are submitted."""
 
     def submit(self, plan: StepPlan) -> StepHandle:
         """Launch a step. Its moves, table updates and row setups come first and remain even if the forward fails."""

@@ -18,7 +18,7 @@ class RowSteps:
 
     def __init__(self) -> None:
         self._means = [0.0] * (MOST_ROWS + 1)
-        self._weights = [0.0] * (MOST_ROWS + 1)  # as of the step in `_seen`
+        self._weights = [0.0] * (MOST_ROWS + 1)  # value at the step in `_seen`; fades since then
         self._seen = [0] * (MOST_ROWS + 1)
         self._num_steps = 0
 

@@ -13,7 +13,7 @@ MAX_LOGPROBS = 20
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How tokens are chosen and when an answer ends. A wrong value raises `InvalidRequestError` with the value.
+    """Sampling settings and end conditions of an answer. A wrong value raises `InvalidRequestError` with the value.
 
     A temperature of 0 always takes the most likely token. `top_k` 0, `top_p` 1, `min_p` 0 and `typical_p` 1 are off.
     The same `seed` gives the same text. An answer ends at `max_tokens`, at the model's end token unless `ignore_eos`,

@@ -215,7 +215,7 @@ class StepPlanner:
         return min(count, self._prompt_logits_left(request, plan))
 
     def _prompt_logits_left(self, request: Request, plan: StepPlan) -> int:
-        """Return how many of the request's tokens fit the step; a limit only if the request reads prompt logits."""
+        """Return the tokens that the step has left for a request; limited only for one that reads prompt logits."""
         limit = self.config.prompt_logprob_tokens
         if limit is None or not _reads_prompt(request, request.num_scheduled_tokens):
             return sys.maxsize

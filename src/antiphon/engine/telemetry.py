@@ -35,7 +35,7 @@ class StepRecord:
     parts: dict[str, float]
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
     native_seconds: float = 0.0  # seconds of the run inside the native program
-    stage: int = 0  # as in the plan
+    stage: int = 0  # stage of the plan
     num_requests: int = 0  # requests that computed tokens
     drafted_tokens: int = 0  # drafted tokens, without the newest token of their requests
 

@@ -46,5 +46,5 @@ def urgency(slot: ModelSlot) -> tuple[float, float]:
 
 
 def share_of(best: Priority | None) -> float:
-    """Return the share of time of a model whose most urgent request has this priority."""
+    """Return a model's share of time by its most urgent request's priority; None counts as NORMAL."""
     return SHARES[Priority.NORMAL if best is None else best]

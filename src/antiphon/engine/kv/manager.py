@@ -311,7 +311,7 @@ class KVManager:
         return True
 
     def fork(self, parent: Request, child: Request, num_tokens: int) -> None:
-        """Share the blocks of another request's first `num_tokens` computed tokens with a request without blocks."""
+        """Share the blocks of the parent's first `num_tokens` computed tokens with a child that has no blocks."""
         count = self.blocks_for(num_tokens)
         self._hold(child)
         for group, table in enumerate(parent.tables):

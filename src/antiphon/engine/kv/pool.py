@@ -183,7 +183,7 @@ class BlockPool:
         self.num_free += 1
 
     def _borrow(self) -> bool:
-        """Borrow a slab that is free, or idle for longer than any block cached here; return False if there is none."""
+        """Borrow a slab that is free, or idle longer than any block cached here; return False if no slab is."""
         oldest = next(iter(self._unreferenced.values()), None)
         number = self.arena.lend(self, oldest)
         if number is None:

@@ -119,7 +119,7 @@ class DraftModel:
         return own
 
     def commit(self, plan: StepPlan, result: StepResult) -> dict[str, list[int]]:
-        """Return the step's drafts by request id; empty if the step only caught up."""
+        """Commit a drafting step; return its drafts by request id, or none if the step only caught up."""
         count = len(plan.requests)
         drafts: dict[str, list[int]] = {}
         for entry, own in enumerate(plan.requests):

@@ -30,7 +30,8 @@ class ActivityReport:
         self._steps: deque[list[Any]] = deque(maxlen=MAX_STEPS)
         self._ended: deque[list[Any]] = deque(maxlen=MAX_ENDED)
         self._live: dict[str, list[Any]] = {}
-        self._marks: dict[str, tuple[object, ...]] = {}  # of live requests: a row is sent again when its mark changes
+        # state of each live request's last row, to send only changed rows
+        self._marks: dict[str, tuple[object, ...]] = {}
         self._gaps = GapCounts()
         self._roles: dict[str, str] = {}
         self._models: list[dict[str, Any]] = []

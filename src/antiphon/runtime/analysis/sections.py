@@ -17,7 +17,7 @@ class Section(StrEnum):
     EMBEDDINGS = "embeddings"
     CONVOLUTIONS = "convolutions"
     PROJECTIONS = "attention projections"
-    ATTENTION = "attention"  # of an encoder, without a cache
+    ATTENTION = "attention"  # an encoder's, without a cache
     CACHE = "attention over the cache"
     CROSS = "cross-attention over the cache"
     MLP = "MLP"

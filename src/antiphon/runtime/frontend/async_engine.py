@@ -39,7 +39,7 @@ from antiphon.text.grammar_spec import GrammarSpec
 
 
 class AsyncEngine(FrontEnd):
-    """The same engine for asyncio. Create it inside a running event loop and use it from that loop only.
+    """Engine for asyncio. Create it inside a running event loop and use it from that loop only.
 
     Arguments are those of `Engine`.
     """

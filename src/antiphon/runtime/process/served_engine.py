@@ -78,7 +78,7 @@ class ServedEngine(FrontEnd):
         return min(begun, default=None)
 
     def _flush(self) -> None:
-        if self._outputs and self._loop.failure is None:  # otherwise the process reports the failure for all
+        if self._outputs and self._loop.failure is None:  # a failed loop is reported to all calls at once
             super()._flush()
 
     def take(self, command: messages.ToEngine) -> None:
@@ -104,7 +104,7 @@ class ServedEngine(FrontEnd):
 
     def _control(self, message: messages.CallInput | messages.Abort) -> None:
         opened = self._sink.find(message.id)
-        if opened is None:  # it has ended, and its last event has been sent; or the id is one sample of a generation
+        if opened is None:  # the call has sent its last event, or the id is one sample's
             if isinstance(message, messages.Abort):
                 self._loop.abort_all([message.id], message.reason)
             return
