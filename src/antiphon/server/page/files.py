@@ -37,7 +37,7 @@ STYLE_FOLDERS = ("vendor", "style", "views")
 
 @dataclass(frozen=True)
 class PageFile:
-    """A file to serve; `compressed` is its content by gzip, or None if that is not smaller."""
+    """A file to serve; `compressed` is its content by gzip, or None if compression saves nothing."""
 
     content: bytes
     content_type: str

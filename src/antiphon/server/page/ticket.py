@@ -22,7 +22,7 @@ class TicketBody(BaseModel):
 
 @router.post("/page/ticket", include_in_schema=False)
 async def exchange(request: Request) -> Response:
-    """Return the key for a ticket, only to this server's page in a browser on the same machine."""
+    """Return the key for a ticket, but only to this server's page in a browser on the same machine."""
     access: AdminAccess = request.app.state.admin_access
     access.check_page(request.scope)
     if request.client is None or not is_loopback(request.client.host):

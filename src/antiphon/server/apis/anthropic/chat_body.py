@@ -46,7 +46,6 @@ CHOICES: dict[str, Literal["auto", "required", "none"]] = {"auto": "auto", "any"
 
 
 def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
-    """Return the request as a chat."""
     choice = body.tool_choice
     only_one = choice is not None and bool(choice.disable_parallel_tool_use)
     shared: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`MessageFormat`: the format of a message, whole or as events."""
+"""`MessageFormat`: the answer to a request for a message, as one object or as events."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="rol
 
 
 class AutoChoice(Body):
-    """Tool choice without a name: `any` requires a call, `none` forbids calls."""
+    """A choice that names no tool: `any` requires a call, `none` forbids calls."""
 
     type: Literal["auto", "any", "none"]
     disable_parallel_tool_use: bool | None = None

@@ -20,13 +20,16 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read_ollama(request: Request, model: type[Body]) -> Body:
-    """Read a JSON body of any content type: `curl -d`, used throughout Ollama's documentation, does not send JSON's."""
+    """Read a JSON body of any content type: `curl -d`, as in Ollama's documentation, sends that of a form."""
     limit = serving_of(request).config.limits.body_bytes
     return await read_body(request, model, limit, takes_any_type=True)
 
 
 async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str, Any]) -> Response:
-    """Answer a request without a prompt: load its model, or unload it if `keep_alive` is 0."""
+    """Answer a request without a prompt: load its model, or unload it if `keep_alive` is 0.
+
+    `part` holds the fields of the route's answer without text.
+    """
     models = serving_of(request).models
     if unloads(body):
         name = await unload(request, body, "generate")

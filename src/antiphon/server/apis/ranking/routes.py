@@ -1,4 +1,4 @@
-"""`POST /v1/rerank` and `/v1/score`, and the other paths under which Cohere's clients expect rerank."""
+"""`POST /v1/rerank` and `/v1/score`, and `/v2/rerank` as in Cohere's API."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _within(settings: VoiceSettings, most: int | None) -> VoiceSettings:
 
 
 async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str) -> ChatCall:
-    """Prepare the chat; if history may be truncated, drop the fewest of the oldest turns that leave room to answer."""
+    """Prepare the chat; if history may be truncated, drop old turns, as few as possible, until an answer fits."""
     if not settings.truncate_history:
         return await prepare_chat(serving, chat_body(items, settings, model))
 

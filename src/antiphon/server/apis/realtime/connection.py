@@ -250,7 +250,7 @@ class RealtimeConnection:
             self._session.push_cleaned(samples)
 
     def _converted(self, data: bytes) -> Floats:
-        """Convert the client's next sound to the session's rate, and cancel the server's own voice in it. Blocks."""
+        """Convert the client's next sound to the session's rate, and remove the server's own voice from it. Blocks."""
         return self._session.cleaned(self._input.push(data))
 
     async def _update(self, given: Mapping[str, Any], tag: str | None) -> None:
@@ -264,7 +264,7 @@ class RealtimeConnection:
         self._session.configure(with_served_names(self._serving.models, config.settings()), tag)
 
     def _show_next(self) -> dict[str, Any]:
-        """Return the session after the update that was carried out last."""
+        """Return the session after the update that was confirmed last."""
         if self._coming:
             self._shown = self._coming.popleft()
         return self._shown.wire()

@@ -11,7 +11,7 @@ from antiphon.server.apis.realtime.wire_errors import WireError
 MAX_AHEAD_SECONDS = 300.0
 #: Maximum seconds of a turn that the client ends itself, which is held until its end.
 MAX_TURN_SECONDS = 600.0
-#: Seconds ahead below which an append of the maximum size is accepted, which as PCM exceeds MAX_AHEAD_SECONDS.
+#: Seconds ahead below which an append of up to LONGEST_APPEND_SECONDS, the maximum size as PCM, is accepted.
 NOTHING_AHEAD_SECONDS = 1.0
 LONGEST_APPEND_SECONDS = 328.0
 

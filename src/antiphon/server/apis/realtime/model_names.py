@@ -19,7 +19,7 @@ DEFAULTS = {"generate": "default-chat", "transcribe": "default-transcription", "
 
 
 def served_name(models: ServedModels, name: str | None, task: str) -> str | None:
-    """Replace a model name of OpenAI's by that of the task's default model, unless a model or alias here has it."""
+    """Replace OpenAI's name of a model by that of the task's default model, unless a model or alias here has it."""
     pattern = {"generate": CHAT, "transcribe": TRANSCRIPTION}.get(task)
     if name is None or pattern is None or pattern.fullmatch(untagged(name)) is None or models.named(name) is not None:
         return name
@@ -27,7 +27,7 @@ def served_name(models: ServedModels, name: str | None, task: str) -> str | None
 
 
 def with_served_names(models: ServedModels, settings: VoiceSettings) -> VoiceSettings:
-    """Return the settings with the server's own name of the transcription model, so that aliases are not changes."""
+    """Return the settings with the transcription model's own name: choosing another alias then changes nothing."""
     asked = served_name(models, settings.transcription_model, "transcribe") or DEFAULTS["transcribe"]
     try:
         return replace(settings, transcription_model=models.known(asked).name)

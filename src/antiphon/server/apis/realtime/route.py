@@ -26,7 +26,7 @@ SUBPROTOCOL = "realtime"
 
 @router.get("/v1/realtime")
 async def plain_request() -> None:
-    """Open a WebSocket for voice conversations (see docs/realtime.md). A plain request is answered with 426."""
+    """Refuse a plain request with 426: voice conversations need a WebSocket (see docs/realtime.md)."""
     headers = {"upgrade": "websocket", "connection": "upgrade"}
     message = "/v1/realtime is a WebSocket; connect with ws:// or wss://"
     raise ApiError(426, message, code="upgrade_required", headers=headers)

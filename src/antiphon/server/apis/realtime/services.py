@@ -41,7 +41,7 @@ class ServedVoice:
         self._leases.close()
 
     async def have_detectors(self, turns: TurnSettings) -> None:
-        """Load the detectors of turns, which stay loaded until the session ends. Raises `ApiError`.
+        """Load the detectors for turn detection, which stay loaded until the session ends. Raises `ApiError`.
 
         While the engine restarts, a failure is only logged: the hearing that opens afterwards loads the detectors.
         """
@@ -160,5 +160,5 @@ class LeasedSynthesis:
 
 
 def _detectors(turns: TurnSettings) -> tuple[str, ...]:
-    """Return the detectors of turns that are needed besides the model's own."""
+    """Return the detectors for turn detection that are needed besides the model's own."""
     return (END_OF_TURN,) if turns.detection is TurnDetection.SEMANTIC_VAD else ()

@@ -264,7 +264,7 @@ def _turn_settings(detection: Mapping[str, Any] | None) -> TurnSettings:
 
 
 def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix: str) -> VoiceSettings:
-    """Return `base` with the fields of `given` that are `present`; null and empty values clear."""
+    """Return `base` with the fields of `given` named in `present`; null and empty values clear a setting."""
     changes: dict[str, Any] = {}
     if "instructions" in present:
         changes["instructions"] = given.instructions or ""

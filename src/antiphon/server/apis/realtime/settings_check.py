@@ -17,7 +17,7 @@ class SessionModels(Protocol):
     """The part of a session's models that checks its settings. Both methods raise `ApiError`."""
 
     async def have_detectors(self, turns: TurnSettings) -> None:
-        """Load the detectors of turns, which stay loaded until the session ends."""
+        """Load the detectors for turn detection, which stay loaded until the session ends."""
         ...
 
     async def check_voice(self, settings: VoiceSettings) -> None:

@@ -26,7 +26,6 @@ from antiphon.server.generation.parameters.request_schemas import (
 
 
 def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:
-    """Return the request as a chat."""
     shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     wants_logprobs = body.top_logprobs is not None or "message.output_text.logprobs" in (body.include or ())
     tools = response_tools(body, items).chat

@@ -45,7 +45,7 @@ TASK = (
 #: Divisors of the context length: maximum tokens of the items kept unchanged, and of a summary.
 KEPT_SHARE, SUMMARY_SHARE = 4, 8
 MAX_SUMMARY_TOKENS = 512
-#: Maximum chunks, each half a context long, that one request summarizes with a generation each.
+#: Maximum chunks of a conversation, each half a context long and summarized by one generation.
 MAX_PIECES = 64
 
 

@@ -25,7 +25,7 @@ from antiphon.server.web.middleware.internal_call import CALLER, Caller
 
 router = APIRouter()
 
-#: Field of this route by the field of a chat that errors name.
+#: Field of this route by the field that an error of a chat names.
 PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_format": "text.format"}
 
 

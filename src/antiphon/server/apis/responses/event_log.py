@@ -16,7 +16,6 @@ class EventLog:
         self._events: list[bytes] = []
         self._is_over = False
         self._changed = asyncio.Event()
-        #: Set by the first event.
         self.has_begun = asyncio.Event()
 
     def append(self, event: WireEvent) -> None:

@@ -27,8 +27,8 @@ Cuts = list[list[tuple[int, int]]]
 class ResponseOutput:
     """Output items built from the parser's output; the last of `items` stays open until the next one begins.
 
-    A replayed response passes its items, whose ids are reused. `called` maps a tool's name in calls to the item of its
-    calls; other calls become functions or custom tools without a namespace.
+    `replayed` are the items of a stored response, whose ids are reused. `called` maps the name in a tool call to the
+    tool; other calls become functions or custom tools without a namespace.
     """
 
     def __init__(self, replayed: Sequence[WireEvent] = (), called: Mapping[str, CalledTool] | None = None) -> None:
@@ -164,5 +164,5 @@ class ResponseOutput:
 
 
 def _copy(part: WireEvent) -> WireEvent:
-    """Copy the part, which continues to grow."""
+    """Copy a part, because the original continues to grow."""
     return {name: list(value) if isinstance(value, list) else value for name, value in part.items()}

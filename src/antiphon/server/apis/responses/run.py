@@ -30,7 +30,8 @@ IN_PROGRESS = "in_progress"
 class ResponseRun:
     """State of a response, which turns the engine's events into events of the API.
 
-    `body` returns the response as generated so far. A background response passes its id, and a log for its events.
+    `body` returns the response as generated so far. In the background, `response_id` is known in advance, and `log`
+    collects the events.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from antiphon.server.web.http.errors import ApiError
 
 
 async def prepare_fitting(serving: Serving, body: ResponseBody, items: Sequence[Item]) -> ChatCall:
-    """Prepare the chat; with `truncation: auto`, drop the fewest of its oldest turns that make it fit.
+    """Prepare the chat; with `truncation: auto`, drop as few of the oldest turns as necessary to make it fit.
 
     A turn begins with a message of the user. Instructions and the last turn always stay, so the prompt may still be too
     long.

@@ -29,7 +29,7 @@ MAX_UNREAD = 4
 
 @dataclass(frozen=True)
 class LinkLimits:
-    """Limits of one connection. `idle_seconds` is between requests, `pause_seconds` between a request's events.
+    """Limits of one connection: `idle_seconds` between requests, and `pause_seconds` between a request's events.
 
     A request whose client has sent nothing for `idle_seconds` is ended if another client needs the slot.
     """

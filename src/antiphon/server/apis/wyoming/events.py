@@ -92,7 +92,7 @@ def wanted_voice(frame: Frame) -> WantedVoice:
 
 
 def text(frame: Frame, name: str, limit: int) -> str | None:
-    """Return a string of at most `limit` characters, or None if it is missing, null or empty."""
+    """Return a string, or None if it is missing, null or empty. Raises `ApiError` above `limit` characters."""
     value = frame.data.get(name)
     if value is None:
         return None

@@ -22,7 +22,7 @@ from antiphon.weights.catalog.store import ModelStore
 
 #: Separator of model and voice in a name of both.
 SEPARATOR = "/"
-#: Languages of Whisper's multilingual models; large-v3 has another one.
+#: Languages of Whisper's multilingual models; large-v3 has one more.
 WHISPER_LANGUAGES = tuple(LANGUAGES[:-1])
 
 

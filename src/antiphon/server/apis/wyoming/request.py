@@ -27,13 +27,16 @@ class Link(Protocol):
         """Return the next event. Raises `ApiError` if it does not arrive in time."""
 
     async def send(self, *frames: Frame) -> None:
-        """Send frames, and return when the client keeps up. Raises `ConnectionError` if it has disconnected."""
+        """Send frames, and return when the client keeps up. Raises `ConnectionError` if the client has disconnected."""
 
 
 async def run_request(
     serving: Serving, metrics: WyomingMetrics, name: str, work: Callable[[RequestContext], Awaitable[None]]
 ) -> None:
-    """Do the work of a request in this task. Failures raise `ApiError`; cancelling releases what the request holds."""
+    """Run the work of a request in this task. Any failure but `ConnectionError` raises `ApiError`.
+
+    Cancelling releases what the request holds.
+    """
     context = RequestContext(uuid.uuid4().hex, METHOD, name, logs_text=serving.config.logs_text)
     token = current_context.set(context)
     status = "disconnected"
@@ -93,7 +96,7 @@ def limit_time(context: RequestContext, seconds: float) -> None:
 
 
 async def beside(feeding: Coroutine[Any, Any, None], reporting: Coroutine[Any, Any, Result]) -> Result:
-    """Run both at once, and return the result of `reporting`. The first failure of either cancels the other."""
+    """Run both concurrently, and return the result of `reporting`. The first failure of either cancels the other."""
     tasks = feeder, reporter = asyncio.create_task(feeding), asyncio.create_task(reporting)
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

@@ -100,7 +100,7 @@ async def delete_message_batch(request: Request, message_batch_id: str) -> Respo
 @router.get(BATCH + "/results")
 @described(other_types=("application/x-jsonl",))
 async def message_batch_results(request: Request, message_batch_id: str) -> Response:
-    """Return a line of JSON for each request, in any order."""
+    """Return a line of JSON for each request, in no particular order."""
     queue, files = queue_of(request), files_of(request)
     record = _find(request, queue, message_batch_id)
     if not record.has_ended:

@@ -27,7 +27,7 @@ class MessageBatchBody(Body):
 
 
 class MessageCounts(AnswerBody):
-    """Number of requests by state; all are processing until the batch has ended."""
+    """Numbers of requests by state; all are processing until the batch has ended."""
 
     processing: Count
     succeeded: Count

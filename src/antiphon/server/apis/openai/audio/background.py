@@ -105,7 +105,7 @@ class BackgroundTranscriptions:
         asyncio.get_running_loop().call_later(kept, self._ended.remove, job.id, job.owner)
 
     def find(self, job_id: str, owner: int | None) -> BackgroundJob:
-        """Return the transcription. Raises if it is unknown, removed, expired or belongs to another key."""
+        """Return the transcription. Raises `ApiError` if it is unknown, removed, expired or belongs to another key."""
         job = self._open.get(job_id)
         if job is None or job.owner != owner:
             job = self._ended.get(job_id, owner)
@@ -158,7 +158,7 @@ def background_job(request: Request) -> BackgroundJob | None:
 
 
 async def start_in_background(request: Request, form: SoundForm, options: TranscriptionOptions) -> Response:
-    """Queue a transcription and answer with its state; raise if its options or its file's header are invalid."""
+    """Queue a transcription and answer with its state; raise `ApiError` if options or the file's header are invalid."""
     serving, context, store = serving_of(request), context_of(request), transcriptions_of(request)
     store.check_room(context.key)
     model = await serving.models.ready(form.model, "transcribe")
@@ -178,7 +178,7 @@ def _check_language(model: ReadyModel, options: TranscriptionOptions) -> None:
 
 
 def _duration(file: IO[bytes], serving: Serving) -> float | None:
-    """Return the seconds of sound by the file's header, None if unknown there. Raises if the file is not sound."""
+    """Return the seconds of sound by the file's header, None if unknown. Raises `ApiError` if the file is not sound."""
     try:
         with open_upload(file, serving) as stream:
             return stream.source.seconds

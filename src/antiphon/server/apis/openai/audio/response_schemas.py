@@ -67,7 +67,7 @@ class VerboseTranscriptAnswer(AnswerBody):
 
 
 class TranscriptionProgress(AnswerBody):
-    """Progress in seconds of the recording; `duration` is null until the header or the end of the file reveals it."""
+    """Seconds transcribed. `duration` is null until known from the recording's header or from its end."""
 
     seconds: float
     duration: float | None

@@ -49,6 +49,6 @@ async def chat_completions(request: Request) -> Response:
 
 
 def _keeping(request: Request, body: ChatBody) -> Callable[[dict[str, Any]], None]:
-    """Return a function that stores the answer."""
+    """Return a function that stores an answer with the messages of its request."""
     store, owner = stored_chats_of(request), context_of(request).key
     return lambda answer: store.keep(answer, body.messages, body.metadata, owner)
