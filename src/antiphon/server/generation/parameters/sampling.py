@@ -78,7 +78,7 @@ def _speculation(asked: str | bool | None) -> str | None:
 
 
 def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarSpec | None) -> None:
-    """Raise unless at least one token is allowed at every step."""
+    """Raise if restrictions of tokens leave no token, or are combined with a grammar."""
     for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
         if grammar is not None and getattr(body, name):
             raise invalid(f"{name} cannot be combined with a response format or grammar", name)

@@ -143,7 +143,7 @@ def plain_message(message: Message) -> dict[str, Any]:
 
 
 def _function_call_id(name: str) -> str:
-    """Return an id for the deprecated form, which has none: a result belongs to the last call of the same name."""
+    """Return an id for a call of the deprecated form, which has none: its result refers to the call by name."""
     return f"call_{name}"
 
 

@@ -37,7 +37,7 @@ class TokenColumns(TypedDict):
 def chat_logprobs(
     tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top], as_ids: bool = False
 ) -> list[RankedTokenEntry]:
-    """Return one entry per token, with the token as its text, or by its id as `token_id:7`."""
+    """Return one entry per token, which is written as its text, or with `as_ids` as `token_id:7`."""
     entries: list[RankedTokenEntry] = []
     for index, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         top = tops[index] if index < len(tops) else ()

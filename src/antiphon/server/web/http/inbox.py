@@ -15,7 +15,7 @@ OVERHEAD_BYTES = 128
 class WebSocketInbox:
     """Messages in order, for one writer and one reader, which iterates over them. Above `max_bytes`, `put` waits.
 
-    A WebSocket with messages in its own queue is not read, so that its pings and its end go unnoticed. So messages
+    A WebSocket with messages in its own queue is not read, and its pings and its end go unnoticed. So messages
     wait here while one is handled slowly.
     """
 

@@ -8,7 +8,7 @@ from antiphon.server.web.middleware.route_table import RouteTable
 
 
 class CanonicalRequests:
-    """Middleware that answers HEAD like GET without the body: same status and headers."""
+    """Middleware that completes paths without `/v1`, and answers HEAD with the status and headers of GET."""
 
     def __init__(self, app: ASGIApp, routes: RouteTable) -> None:
         self._app = app
