@@ -62,7 +62,7 @@ class Phase:
     num_logits: int = 0  # per request
 
     def floors(self, limits: MachineLimits) -> dict[Section, PartFloor]:
-        """Return the floor of each section that costs anything."""
+        """Return the floor of each section that has a cost, in the order of `Section`."""
         found: dict[Section, PartFloor] = {}
         for run in self.runs:
             for instruction in run.recording.instructions:

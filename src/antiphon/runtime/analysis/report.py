@@ -129,7 +129,7 @@ def reached_lines(analysis: Analysis, reached: Sequence[Reached]) -> Iterator[st
 
 
 def analysis_json(analysis: Analysis, reached: Sequence[Reached] = ()) -> dict[str, Any]:
-    """Return the same figures in bytes, seconds and multiply-accumulates."""
+    """Return an analysis as JSON, in bytes, seconds and multiply-accumulates."""
     machine, limits = analysis.machine, analysis.limits
     found: dict[str, Any] = {
         "model": analysis.name,

@@ -384,10 +384,7 @@ class FrontEnd:
         return self._loop.call(read).result() | self.detectors.figures()
 
     def write_trace(self, path: str | Path) -> None:
-        """Write the recent steps and requests as a trace for Perfetto or chrome:
-
-        tracing.
-        """
+        """Write the recent steps and requests as a trace for Perfetto or chrome://tracing."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
 
     def step_records(self) -> list[StepRecord]:

@@ -199,7 +199,7 @@ class EngineClient(Supervisor):
     async def _prepare(self, process: EngineProcess) -> None:
         """Load the models that the last process had, then their adapters.
 
-        All are loaded at once, unless the last process died while it did so: then they are loaded one by one, to
+        All are loaded at once, unless the last process died during such a reload: then they are loaded one by one, to
         identify the model that kills the process.
         """
         adapters = list(self._bases)

@@ -343,7 +343,7 @@ class Residency:
         """Unload idle models, least recently used first, until `size` bytes fit; none if that would not be enough."""
         device = model.charged_device
         budget = self.budget(device)
-        if budget is None:  # a device that the engine opens checks for room itself
+        if budget is None:  # not opened yet: the engine checks the room when it opens the device
             return
         for other in budget.idle_models(model, size, self._on(device), evict):
             if self.charged_bytes(device) + size <= budget.room:
