@@ -1,4 +1,4 @@
-"""Two runs side by side: what got better or worse, and whether by more than the tolerance."""
+"""Comparison of two runs: metrics that got better or worse, and whether by more than the tolerance."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True)
 class FigureComparison:
-    """One figure of both runs. `is_worse` only if it is chosen and worse by more than the tolerance.
+    """Figure of both runs. `is_worse` is True only if the figure is chosen and worse by more than the tolerance.
 
-    `interval` is the 95 % confidence interval of the ratio, where the runs have what it takes.
+    `interval` is the 95 % confidence interval of the ratio, or None if the runs lack the data for it.
     """
 
     metric: str
@@ -37,14 +37,14 @@ class FigureComparison:
 
     @property
     def ratio(self) -> float:
-        """1 where both are 0."""
+        """Later figure divided by the earlier one; 1 if both are 0."""
         if self.before:
             return self.after / self.before
         return math.inf if self.after else 1.0
 
 
 def parse_tolerance(text: str) -> float:
-    """`5%` or `0.05`."""
+    """Parse a tolerance written as `5%` or `0.05` into a fraction."""
     number, is_percent = (text[:-1], True) if text.endswith("%") else (text, False)
     try:
         value = float(number) / (100 if is_percent else 1)
@@ -56,7 +56,7 @@ def parse_tolerance(text: str) -> float:
 
 
 def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Reject runs that did different work; the error names the differences."""
+    """Raise InvalidRequestError with the differences if the runs did different work."""
     one, other = before["workload"], after["workload"]
     different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     if different:
@@ -67,7 +67,7 @@ def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
 def compare(
     before: dict[str, Any], after: dict[str, Any], tolerance: float, chosen: Sequence[str] = DEFAULT_METRICS
 ) -> list[FigureComparison]:
-    """Every figure that both runs have."""
+    """Compare every figure that both runs have; `chosen` are judged by the tolerance."""
     unknown = [name for name in chosen if name not in METRICS]
     if unknown:
         raise InvalidRequestError(f"there is no figure {unknown[0]!r}; there are: {', '.join(METRICS)}")
@@ -91,7 +91,7 @@ def _interval(before: Series, after: Series, metric: str) -> tuple[float, float]
 
 
 def _value(figures: dict[str, Any], metric: str) -> float | None:
-    """None if the run has no such figure."""
+    """Return a run's figure, or None if the run does not have it."""
     name, dot, part = metric.partition(".")
     if dot:
         row = figures["latency_ms"].get(name)
@@ -107,7 +107,7 @@ def _number(value: Any) -> float | None:
 
 
 def comparison_table(rows: Sequence[FigureComparison]) -> str:
-    """A table of all figures; those that are not chosen are marked as not judged."""
+    """Format all figures as a table, with unchosen ones marked as not judged."""
     has_intervals = any(row.interval for row in rows)
     lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}" + (f"{'95 %':>15}" if has_intervals else "")]
     for row in rows:

@@ -1,4 +1,4 @@
-"""How sure a ratio of two latencies is, given how many requests each run had."""
+"""Confidence intervals for a ratio of two latencies, given each run's number of requests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from antiphon.bench.series import Curve
 
 NUM_DRAWS = 2000
-#: Of the requests of a run these are independent enough; the gaps between one answer's tokens are not.
+#: Latencies that are independent enough between requests; the gaps between an answer's tokens are not.
 INDEPENDENT = ("ttft", "tpot", "e2e")
 MIN_COUNT = 10
 
 
 def ratio_interval(before: Curve, after: Curve, part: str) -> tuple[float, float] | None:
-    """The middle 95 % of the ratio of `part` (mean, p50, p90, …) if each run had drawn other requests like its own.
+    """Return the 95 % interval of the ratio of `part` (mean, p50, p90, …) under resampling of both runs' requests.
 
-    A percentile of `n` drawn values is the value at a share that is beta distributed around it, and a mean is normally
-    distributed. None for fewer than `MIN_COUNT` requests, or fewer than one beyond the percentile. How much two runs of
-    one server differ is not in it.
+    A percentile of `n` samples is the value at a beta-distributed share around it, and a mean is normally distributed.
+    Return None for fewer than `MIN_COUNT` requests, or fewer than one beyond the percentile. Differences between two
+    runs of the same server are not included.
     """
     count, share = min(before.count, after.count), _share(part)
     if count < MIN_COUNT or (1 - share) * (count + 1) < 1:
@@ -50,7 +50,7 @@ def _share(part: str) -> float:
 
 
 def _moments(values: Curve) -> tuple[float, float]:
-    """Mean and standard deviation. Of values that were not kept, each counts as the middle of its neighbours."""
+    """Return mean and standard deviation; each value that was not kept counts as the middle of its neighbours."""
     if len(values.ranks) == values.count:
         return statistics.fmean(values.ms), statistics.stdev(values.ms)
     weights = [later - earlier for earlier, later in pairwise(values.ranks)]

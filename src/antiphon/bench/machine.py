@@ -1,4 +1,4 @@
-"""The machine that a benchmark runs on, in words."""
+"""Description of the machine that a benchmark runs on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def machine() -> str:
 
 
 def environment() -> dict[str, str | int]:
-    """What may explain a figure. Nothing here names the machine or its user."""
+    """Return facts that may explain a figure, without names of the machine or its user."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "system": f"{platform.system()} {platform.release()}",

@@ -1,4 +1,4 @@
-"""What result files have in common: their form, where and when they were made, and how they are read."""
+"""Common parts of result files: format, origin and reading."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from antiphon import __version__
 from antiphon.bench.machine import environment, machine
 from antiphon.errors import InvalidRequestError
 
-#: Additions keep this number: a reader takes what it knows, and what a file lacks is left out.
+#: Format number, unchanged by additions: a reader uses the fields it knows, and skips what a file lacks.
 FORMAT = 1
 
 
 def origin(kind: str | None = None) -> dict[str, Any]:
-    """What every file has: its form, and where and when it was made; the kind where a command writes several."""
+    """Return the fields of every result file: format, machine and date, and the kind if a command writes several."""
     return {
         "format": FORMAT,
         **({} if kind is None else {"kind": kind}),
@@ -29,7 +29,7 @@ def origin(kind: str | None = None) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; `InvalidRequestError` if it cannot be read or is not JSON."""
+    """Return the content of a JSON file; raise `InvalidRequestError` if it cannot be read or is not JSON."""
     try:
         return msgspec.json.decode(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Result files of `antiphon bench serve --output`: one run, or one for each of several loads."""
+"""Result files of `antiphon bench serve --output`: a run, or runs at several loads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SWEEP = "sweep"
 
 
 def sweep(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of runs at several loads, in their order."""
+    """Combine runs at several loads into a result, in their order."""
     shared = {name: runs[0][name] for name in ("format", "tool", "machine", "date")}
     return {**shared, "kind": SWEEP, "runs": list(runs)}
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """The runs of a file: one, or those of several loads."""
+    """Read the runs of a file: one, or one per load."""
     result = read_json(path)
     if isinstance(result, dict) and result.get("kind") in ("latency", "throughput"):
         raise InvalidRequestError(
@@ -47,7 +47,7 @@ def _is_run(result: Any) -> bool:
 
 
 def series_of(result: dict[str, Any]) -> Series:
-    """The plotted data of a run; empty for files of earlier versions, which have none."""
+    """Return a run's plotted data; empty for files of earlier versions."""
     try:
         return msgspec.convert(result.get("series") or {}, Series)
     except msgspec.ValidationError as error:

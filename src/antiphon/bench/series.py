@@ -1,4 +1,4 @@
-"""What reports plot: distributions as curves, and a run over time, in a bounded number of points."""
+"""Plotted data of reports: distributions as curves, and a run over time, in a bounded number of points."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 
 from antiphon.bench.load.records import MeasuredRequest, latencies
 
-#: Percentiles that every distribution of a result has.
+#: Percentiles included in every distribution of a result.
 PERCENTILES = (50, 90, 95, 99)
 #: Maximum number of values that are all kept.
 MAX_EXACT = 400
-#: Of more values: so many at equal distances, and so many for each tenth of the rest near the largest.
+#: Downsampling of more values: N evenly spaced, plus N per decade of the rest near the largest.
 NUM_EVEN, PER_DECADE = 201, 8
 MIN_BINS, MAX_BINS, TOKENS_PER_BIN = 12, 120, 16
-DIGITS = 4  # of milliseconds: a tenth of a microsecond
+DIGITS = 4  # digits of milliseconds: a tenth of a microsecond
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A distribution: `ms[i]` is the value of rank `ranks[i]` of `count` values in ascending order, from 0.
+    """Distribution: `ms[i]` is the value of rank `ranks[i]`, counted from 0, among `count` ascending values.
 
-    The smallest, the largest and the neighbours of `PERCENTILES` are always among them, so that interpolation gives
-    these percentiles as all values would.
+    The smallest, the largest and the neighbours of `PERCENTILES` are always included, so that interpolation gives exact
+    percentiles.
     """
 
     count: int
@@ -34,7 +34,7 @@ class Curve(msgspec.Struct, frozen=True):
     ms: list[float]
 
     def __post_init__(self) -> None:
-        """A file may have been written by anything."""
+        """Reject invalid curves, since a file may come from any program."""
         if not self.ranks or len(self.ranks) != len(self.ms):
             raise ValueError("a curve needs as many ranks as values")
         if self.ranks[0] != 0 or self.ranks[-1] != self.count - 1 or any(b <= a for a, b in pairwise(self.ranks)):
@@ -44,16 +44,16 @@ class Curve(msgspec.Struct, frozen=True):
 
     @property
     def shares(self) -> list[float]:
-        """The part of the values below each one, from 0 to 1."""
+        """Share of all values below each value, from 0 to 1."""
         return [rank / max(1, self.count - 1) for rank in self.ranks]
 
     def at(self, share: float) -> float:
-        """The value that this part of all values does not exceed."""
+        """Return the value that this share of all values does not exceed."""
         return float(np.interp(share * (self.count - 1), self.ranks, self.ms))
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """A run in equal intervals: tokens that arrived, requests in flight (mean, least, most), failures."""
+    """Run in equal intervals: tokens arrived, requests in flight (mean, minimum, maximum), failures."""
 
     bin_seconds: float
     tokens: list[float]
@@ -61,7 +61,7 @@ class Timeline(msgspec.Struct, frozen=True):
     in_flight_min: list[int]
     in_flight_max: list[int]
     failed: list[int] = []
-    prompt_tokens: list[float] = []  # computed; known of an engine alone
+    prompt_tokens: list[float] = []  # prompt tokens computed; only known for an engine
 
     def __post_init__(self) -> None:
         lists: list[Sequence[float]] = [self.tokens, self.in_flight, self.in_flight_min, self.in_flight_max]
@@ -71,14 +71,14 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The plotted data of one run of a server."""
+    """Plotted data of a run of a server."""
 
     latency_ms: dict[str, Curve] = {}
     timeline: Timeline | None = None
 
 
 def curve(milliseconds: Iterable[float]) -> Curve | None:
-    """Of the finite values; None if there are none."""
+    """Return the curve of the finite values, or None if there are none."""
     ordered = sorted(value for value in milliseconds if math.isfinite(value))
     if not ordered:
         return None
@@ -87,7 +87,7 @@ def curve(milliseconds: Iterable[float]) -> Curve | None:
 
 
 def kept_ranks(count: int) -> list[int]:
-    """The ranks whose values are kept."""
+    """Return the ranks of the values to keep."""
     if count <= MAX_EXACT:
         return list(range(count))
     last = count - 1
@@ -103,19 +103,19 @@ def kept_ranks(count: int) -> list[int]:
 
 
 def curves_ms(seconds: Mapping[str, Iterable[float]]) -> dict[str, Curve]:
-    """Curves by name; names without values are left out."""
+    """Convert seconds to curves by name; names without values are left out."""
     made = {name: curve(value * 1e3 for value in values) for name, values in seconds.items()}
     return {name: found for name, found in made.items() if found is not None}
 
 
 def run_series(records: Sequence[MeasuredRequest]) -> Series:
-    """Latencies and tokens are those of whole answers, requests in flight are all."""
+    """Build a run's series: latencies and tokens from whole answers, requests in flight from all requests."""
     whole = [record for record in records if record.error is None]
     return Series(curves_ms(latencies(whole)), request_timeline(records))
 
 
 def request_timeline(records: Sequence[MeasuredRequest]) -> Timeline | None:
-    """From the first request sent to the last one ended; None if that is no time."""
+    """Build the timeline from the first request sent to the last one ended; None if its duration is zero."""
     if not records:
         return None
     start, end = min(record.started for record in records), max(record.ended for record in records)
@@ -161,14 +161,14 @@ class Bins:
 
 
 def num_bins(tokens: int) -> int:
-    """Few enough for each to have some tokens."""
+    """Return a number of intervals small enough that each contains some tokens."""
     return min(MAX_BINS, max(MIN_BINS, tokens // TOKENS_PER_BIN))
 
 
 def in_flight(bins: Bins, changes: Iterable[tuple[float, int]]) -> tuple[list[float], list[int], list[int]]:
-    """How many are open in each interval: the mean over its time, the least and the most.
+    """Return the number in flight in each interval: mean over its time, minimum and maximum.
 
-    A change is a time and by how many the number rises or falls then; they begin and end at zero.
+    A change is a time, and the amount by which the number rises or falls then; the number starts and ends at zero.
     """
     by_moment: dict[float, int] = {}
     for moment, change in changes:
@@ -181,7 +181,7 @@ def in_flight(bins: Bins, changes: Iterable[tuple[float, int]]) -> tuple[list[fl
         bins.spread(mean, open_now * (later - moment), moment, later)
         last = bins.index(later)
         if last and later <= bins.start + last * bins.width:
-            last -= 1  # it ends where the next interval begins
+            last -= 1  # ends where the next interval begins
         for index in range(bins.index(moment), last + 1):
             least[index] = min(least[index], open_now)
             most[index] = max(most[index], open_now)

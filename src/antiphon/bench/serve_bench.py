@@ -38,7 +38,7 @@ def bench_serve(
     objectives: Objectives | None = None,
     on_done: Callable[[MeasuredRequest], None] | None = None,
 ) -> dict[str, Any]:
-    """The whole run, in an event loop of its own. A server that cannot answer at all is an error."""
+    """Run the benchmark in a new event loop; raise AntiphonError if the server cannot answer at all."""
     result: dict[str, Any] = run_loop(_bench(where, workload, objectives, on_done))
     return result
 
@@ -46,7 +46,7 @@ def bench_serve(
 def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
     try:
         import uvloop
-    except ImportError:  # not made for every platform
+    except ImportError:  # uvloop is not available for every platform
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
@@ -88,13 +88,16 @@ async def _bench(
 
 
 def without_password(url: str) -> str:
-    """The address as results may have it: they are sent to other people."""
+    """Return the URL without user name and password, since results are shared."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 async def _probe(target: LoadTarget, workload: Workload) -> bool:
-    """Make one short request, to fail early with the server's message. True if it works only without `ignore_eos`."""
+    """Send a short request, to fail early with the server's message.
+
+    Return True if it works only without `ignore_eos`.
+    """
     fields: dict[str, Any] = {"temperature": workload.temperature}
     job = Job("Hello", 1, fields | ({"ignore_eos": True} if workload.ignore_eos else {}))
     record = await target.perform(job)

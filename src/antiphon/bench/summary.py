@@ -1,4 +1,4 @@
-"""Figures of a run: latencies, throughput, goodput and errors, as plain numbers that can be written as JSON."""
+"""Figures of a run as JSON-compatible numbers: latencies, throughput, goodput and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_BINS = 24
 
 
 def distribution(seconds: Sequence[float]) -> dict[str, Any] | None:
-    """Milliseconds; None if there are no values."""
+    """Return the distribution in milliseconds, or None without values."""
     if not seconds:
         return None
     values = np.sort(seconds) * 1e3
@@ -30,7 +30,7 @@ def distribution(seconds: Sequence[float]) -> dict[str, Any] | None:
 
 
 def measures(record: MeasuredRequest) -> dict[str, float | None]:
-    """The measures that objectives apply to, in milliseconds."""
+    """Return the measures that objectives apply to, in milliseconds."""
     per_token = record.time_per_output_token
     return {
         "ttft": record.time_to_first_token * 1e3,
@@ -40,7 +40,7 @@ def measures(record: MeasuredRequest) -> dict[str, float | None]:
 
 
 def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[str, Any]:
-    """Latencies and tokens are those of the whole answers; failed requests are counted under `errors` alone."""
+    """Compute a run's figures. Latencies and tokens count whole answers only; failed requests count only as errors."""
     whole = [record for record in result.records if record.error is None]
     seconds = result.seconds
     output = sum(record.num_output_tokens for record in whole)
@@ -80,7 +80,7 @@ def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[
 
 
 def errors_by_kind(records: Sequence[MeasuredRequest]) -> dict[str, dict[str, Any]]:
-    """How many of each kind, and the first one's message."""
+    """Count errors by kind, each with the first message."""
     kinds: dict[str, dict[str, Any]] = {}
     for record in records:
         if record.error is not None:

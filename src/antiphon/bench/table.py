@@ -1,4 +1,4 @@
-"""A run's figures as a table with small histograms."""
+"""Tables of a run's figures with small histograms."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LABELS = {
 }
 COLUMNS = ("mean", "p50", "p90", "p99", "max")
 BARS = " ▁▂▃▄▅▆▇█"
-#: Above this share of a core the tool itself may be what limits the figures.
+#: Share of a core above which the tool itself may limit the figures.
 BUSY_SHARE = 0.8
 
 
 def bars(counts: list[int]) -> str:
-    """A bar for each count; the smallest that is not zero can still be seen."""
+    """Return a bar per count; counts above zero are always visible."""
     most = max(counts)
     return "".join(BARS[0 if not count else max(1, round(count / most * 8))] for count in counts)
 
 
 def result_table(result: dict[str, Any]) -> str:
-    """`result` as `bench serve --output` writes it."""
+    """Format a result as written by `bench serve --output`."""
     figures, workload = result["figures"], result["workload"]
     lines = [
         f"{result['target']['model']} at {result['target']['base_url']}: "
@@ -69,7 +69,7 @@ def _cached(figures: dict[str, Any]) -> str:
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
-    """What a reader of the figures should know."""
+    """Return remarks that a reader of the figures needs."""
     figures, share = result["figures"], (result["figures"].get("tool") or {}).get("cpu_share") or 0.0
     found = []
     if figures.get("tokens_counted_by") == "chunks":
@@ -82,7 +82,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 
 def load_table(results: Sequence[dict[str, Any]]) -> str:
-    """A line for each of several loads."""
+    """Format a line per load."""
     lines = [f"{'load':24}{'requests/s':>12}{'goodput':>10}{'tokens/s':>11}{'ttft p50':>11}{'p99':>11}{'tpot p50':>11}"]
     for result in results:
         figures, latency = result["figures"], result["figures"]["latency_ms"]

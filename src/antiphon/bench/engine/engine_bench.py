@@ -1,8 +1,8 @@
 """`antiphon bench latency` and `throughput`: an engine in this process, without a server.
 
-Prompts are random token ids, all of one length, and so are the answers: the end of an answer is ignored by default.
-The prefix cache is off. Two clocks are read: the engine's own times of a step, and the time until the caller has every
-token.
+Prompts are random token ids of equal length. Answers have equal length too: end-of-text tokens are ignored by default.
+The prefix cache is off. Times come from two clocks: the engine's own step times, and the time until the caller has
+every token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from antiphon.runtime.loading.config import PAGE_TYPES, SLABS_WANTED, EngineConf
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.output import Completion
 
-#: Below are control tokens in many vocabularies.
+#: Lowest token id used: lower ids are control tokens in many vocabularies.
 FIRST_TOKEN = 100
 WARM_UP_TOKENS = 4
 #: Parts of a step in which the device computes.
@@ -39,14 +39,14 @@ DEVICE_PARTS = ("run", "sample")
 
 @dataclass(frozen=True)
 class EngineWorkload:
-    """What is computed. `max_step_tokens` bounds a step of prompts."""
+    """Work of a measurement. `max_step_tokens` is the maximum number of prompt tokens in a step."""
 
     input_tokens: int
     output_tokens: int
     temperature: float = 0.0
     ignore_eos: bool = True
     seed: int = 0
-    kv_type: str | None = None  # the usual one of the device
+    kv_type: str | None = None  # default: the device's page type
     max_step_tokens: int = 2048
     batch_invariant: bool = False
     speculate: str = Speculation.OFF
@@ -75,10 +75,11 @@ class EngineWorkload:
 
 @dataclass(frozen=True)
 class LatencyFigures:
-    """Of one batch size. Steps are those in which every sequence gets one token; times are in milliseconds.
+    """Figures of a batch size, from steps in which every sequence gets a token; times in milliseconds.
 
-    `device_ms` is the computing of a step, `step_ms` all of it by the engine's clock. `delivered_ms` is the time from
-    the first of these steps until the caller has all tokens, divided by the steps in between.
+    `device_ms` is the device's computing time per step, `step_ms` the whole step by the engine's clock. `delivered_ms`
+    is the time from the first of these steps until the caller has all tokens, divided by the number of steps in that
+    time.
     """
 
     batch: int
@@ -93,10 +94,10 @@ class LatencyFigures:
 
 @dataclass(frozen=True)
 class ThroughputFigures:
-    """Of all prompts together, from handing them in until the caller has every token.
+    """Figures of all prompts together, from their submission until the caller has every token.
 
-    `device_share` is the part of that time in which the device computes. `drafted_tokens` were computed ahead, and
-    `accepted_tokens` of them were in the answers.
+    `device_share` is the part of that time in which the device computes. Of the `drafted_tokens`, `accepted_tokens`
+    became part of the answers.
     """
 
     prompts: int
@@ -115,7 +116,7 @@ class ThroughputFigures:
 def bench_latency(
     loaded: LoadedModel, workload: EngineWorkload, batches: Sequence[int], rounds: int = 1
 ) -> dict[str, Any]:
-    """Figures for each batch size, in the order given."""
+    """Measure each batch size; return the result with figures in the given order."""
     figures, series = [], []
     for batch in batches:
         with _engine(loaded, workload, batch) as engine:
@@ -128,10 +129,9 @@ def bench_latency(
 def bench_throughput(
     loaded: LoadedModel, workload: EngineWorkload, num_prompts: int, max_running: int, warm_runs: int = 0
 ) -> dict[str, Any]:
-    """All prompts, of which at most `max_running` are computed together.
+    """Measure all prompts, with at most `max_running` computed together.
 
-    On a GPU a step of a size that is new compiles kernels; `warm_runs` of the whole work before the one that counts see
-    every size.
+    On a GPU, a step of a new size compiles kernels; `warm_runs` runs of the whole work beforehand cover every size.
     """
     with _engine(loaded, workload, num_prompts, max_running) as engine:
         for number in range(warm_runs):
@@ -169,7 +169,7 @@ class _Run:
 
 
 def _run(engine: Engine, loaded: LoadedModel, workload: EngineWorkload, count: int, salt: str) -> _Run:
-    """Warm up, then have new prompts answered."""
+    """Warm up, then generate answers to new prompts."""
     vocab_size = loaded.model.vocab_size
     engine.generate(workload.prompts(count, vocab_size, "warm-up"), workload.params(WARM_UP_TOKENS))
     prompts = workload.prompts(count, vocab_size, salt)
@@ -213,7 +213,7 @@ def _latency(
 
 
 def device_seconds(step: StepRecord) -> float:
-    """The part of a step in which the device computes."""
+    """Return the seconds of a step in which the device computes."""
     return sum(step.parts.get(part, 0.0) for part in DEVICE_PARTS)
 
 
@@ -221,7 +221,7 @@ def device_seconds(step: StepRecord) -> float:
 def _engine(
     loaded: LoadedModel, workload: EngineWorkload, count: int, max_running: int | None = None
 ) -> Iterator[Engine]:
-    """An engine with room for all sequences that run together."""
+    """Start an engine with room for all sequences that run together."""
     loaded.causal_lm()
     workload.check(loaded)
     running = min(count, max_running or count)
@@ -251,7 +251,7 @@ def _kv_bytes(loaded: LoadedModel, config: EngineConfig, sequences: int, length:
     key, value = PAGE_TYPES[sizes.key_type], PAGE_TYPES[sizes.value_type]
     groups = [group for group in decoder.cache_groups if group.kind is not CacheKind.CROSS]
     layouts = [CacheLayout(group, config.block_tokens, key_dtype=key, value_dtype=value) for group in groups]
-    # A slab is given to one group as a whole; a part of its last one may stay unused.
+    # A slab belongs to a single group, so a part of a group's last slab may stay unused.
     needed = sum(layout.block_bytes for layout in layouts) * blocks * (sequences + 1) * 9 // 8 + (64 << 20)
     return max(needed, 2 * SLABS_WANTED * max(layout.block_bytes for layout in layouts))  # a slab holds whole blocks
 

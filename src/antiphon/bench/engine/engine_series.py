@@ -1,4 +1,4 @@
-"""What reports of an engine plot: the times of its steps, and its work over time."""
+"""Plotted data of an engine's reports: step times, and work over time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from antiphon.engine.telemetry import MAX_STEPS, StepRecord
 
 
 class StepSeries(msgspec.Struct, frozen=True):
-    """Of one row of the figures: distributions by name, and the run over time where it is one run."""
+    """Plotted data of a row of figures: distributions by name, and a timeline if the row is a single run."""
 
     curves_ms: dict[str, Curve] = {}
     timeline: Timeline | None = None
 
 
 def step_series(seconds: Mapping[str, Sequence[float]], timeline: Timeline | None = None) -> StepSeries:
-    """Names without values are left out."""
+    """Build a series from step times by name; names without values are left out."""
     return StepSeries(curves_ms(seconds), timeline)
 
 
 def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Timeline | None:
-    """In flight is what runs before or after a step, and a step's tokens are spread over its time.
+    """Build the timeline of a run, with a step's tokens spread over its time.
 
-    None if the engine no longer has all steps.
+    In flight are the requests that run before or after a step. Return None if the engine no longer has all steps.
     """
     if not steps or len(steps) >= MAX_STEPS or ended <= begun:
         return None
@@ -36,7 +36,7 @@ def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Ti
         until = min(ended, step.start + step.seconds)
         bins.spread(decoded, step.decode_tokens, step.start, until)
         bins.spread(prompts, step.prefill_tokens, step.start, until)
-        now = max(before, step.running)  # `running` is after the step: new requests, but not those that it ended
+        now = max(before, step.running)  # `running` includes new requests, but none that the step ended
         changes.append((step.start, now - level))
         level, before = now, step.running
     mean, least, most = in_flight(bins, [*changes, (ended, -level)])

@@ -1,4 +1,4 @@
-"""The figures of `engine_bench` as tables."""
+"""Tables of the figures of `engine_bench`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _THROUGHPUT = (
     ("STEPS", "steps", "{:d}"),
     ("DEVICE SHARE", "device_share", "{:.1%}"),
 )
-#: Beside the throughput, where tokens were drafted.
+#: Further columns of the throughput table, if tokens were drafted.
 _DRAFTS = (("DRAFTED", "drafted_tokens", "{:,d}"), ("ACCEPTED", "accepted_tokens", "{:,d}"))
 
 
 def engine_columns(result: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    """Heading, name of the figure and format of each column."""
+    """Return heading, figure's name and format of each column."""
     if result["kind"] == "latency":
         return _LATENCY
     has_drafts = any(figures.get("drafted_tokens") for figures in result["figures"])
@@ -48,7 +48,7 @@ def engine_heading(result: dict[str, Any]) -> str:
 
 
 def engine_table(result: dict[str, Any]) -> str:
-    """A result of `bench_latency` or `bench_throughput`."""
+    """Format a result of `bench_latency` or `bench_throughput` as a table."""
     columns = engine_columns(result)
     rows = [[name for name, _, _ in columns]]
     rows += [[form.format(figures[key]) for _, key, form in columns] for figures in result["figures"]]

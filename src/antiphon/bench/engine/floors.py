@@ -1,4 +1,4 @@
-"""The least time of a step or a prefill of a known shape, from its recorded program; no weights are made."""
+"""Minimum times of a step or a prefill of a known shape, from its recorded program; no weights are created."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.ops.program.profile import MachineLimits
 
 
 def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16, in_blocks: bool = False) -> Recording:
-    """The forward of a shape with weights in bf16, or in Q4_K `in_blocks`, with keys and values of that type."""
+    """Record the forward pass of a shape with weights in bf16, or in Q4_K if `in_blocks`, and KV pages of this type."""
     model = build_model(RandomCheckpoint(SHAPES[shape], device="meta", in_blocks=in_blocks))
     decoder = model.part(TokenDecoder)
     assert decoder is not None
@@ -24,10 +24,10 @@ def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16, in_blocks
 
 
 def decode_floor(program: Recording, rows: int, context: int, limits: MachineLimits) -> float:
-    """Seconds of a step that gives each of `rows` sequences a token after `context` tokens."""
+    """Return the minimum seconds of a step that gives each of `rows` sequences a token after `context` tokens."""
     return sum(kind.seconds for kind in step_floor(program, UniformStep(rows, context), limits))
 
 
 def prefill_floor(program: Recording, prompts: int, length: int, limits: MachineLimits) -> float:
-    """Seconds for the prompts, all in one step: their operations, or the bytes of the weights if those take longer."""
+    """Return the minimum seconds to prefill the prompts in a step, limited by operations or by bytes of weights."""
     return sum(kind.seconds for kind in step_floor(program, UniformStep(prompts, 0, length), limits))

@@ -1,4 +1,4 @@
-"""When requests are sent: as others end (`concurrency`), or at random times of their own (`request_rate`)."""
+"""Request arrivals: when other requests end (`concurrency`), or at random times (`request_rate`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from antiphon.errors import InvalidRequestError
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Exactly one of the two is set.
+    """Arrival settings; exactly one of concurrency and request rate is set.
 
-    `burstiness` 1 is a Poisson process; below 1 requests come in bursts, above 1 more evenly.
+    A `burstiness` of 1 is a Poisson process; below 1 requests come in bursts, above 1 more evenly.
     """
 
     concurrency: int | None = None
@@ -32,7 +32,7 @@ class Arrivals:
             raise InvalidRequestError("burstiness goes with a request rate")
 
     def times(self, count: int, seed: int) -> list[float]:
-        """Seconds after the start at which each request is due; gaps are gamma distributed around 1/rate."""
+        """Return when each request is due, in seconds after the start; gaps are gamma distributed around 1/rate."""
         assert self.request_rate is not None
         source = random.Random(f"arrivals {seed}")
         scale = 1.0 / (self.request_rate * self.burstiness)
@@ -43,7 +43,7 @@ class Arrivals:
         return times
 
     def load(self) -> dict[str, float]:
-        """The one number that says how much load this is, under its name."""
+        """Return the concurrency or the request rate, under its name."""
         if self.concurrency is not None:
             return {"concurrency": self.concurrency}
         assert self.request_rate is not None

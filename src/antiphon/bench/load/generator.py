@@ -1,4 +1,4 @@
-"""Putting load on a server: jobs sent as others end, or when they are due."""
+"""Load on a server: jobs sent when others end, or when they are due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.bench.load.records import MeasuredRequest
 
 @dataclass(frozen=True)
 class LoadResult:
-    """In the order of the jobs. `cpu_seconds` is the processor time of this process during the run."""
+    """Records in the order of the jobs. `cpu_seconds` is this process's processor time during the run."""
 
     records: list[MeasuredRequest]
     seconds: float
@@ -40,7 +40,7 @@ async def put_load(
     seed: int = 0,
     on_done: Callable[[MeasuredRequest], None] | None = None,
 ) -> LoadResult:
-    """All jobs, to their ends."""
+    """Run all jobs to their ends; return their records."""
     records: list[MeasuredRequest | None] = [None] * len(jobs)
 
     async def one(number: int, due: float | None = None) -> None:

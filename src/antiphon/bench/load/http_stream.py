@@ -1,6 +1,7 @@
-"""A small HTTP/1.1 client for streams: bytes are passed on as they arrive, with the time of arrival.
+"""Small HTTP/1.1 client for streams: bytes are passed on as they arrive, with their arrival time.
 
-General clients spend tens of microseconds on every piece of a stream, too much for a load tool with hundreds of them.
+General clients spend tens of microseconds on every piece of a stream, too much for a load tool with hundreds of
+streams.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_HEAD_BYTES = 65536
 
 
 class TransferError(AntiphonError):
-    """A connection that failed; `kind` is one of connect, disconnected, timeout, invalid_response."""
+    """Failure of a connection; `kind` is connect, disconnected, timeout or invalid_response."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -27,16 +28,16 @@ class TransferError(AntiphonError):
 
 
 class Receiver(Protocol):
-    """Reads an answer."""
+    """Receiver of an answer's status and body."""
 
     def head(self, status: int) -> None: ...
 
     def body(self, data: bytes, now: float) -> None:
-        """A part of the body that arrived at `now`, in seconds of `time.perf_counter`."""
+        """Take a part of the body that arrived at `now`, in seconds of `time.perf_counter`."""
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, one exchange at a time. httptools parses the answer and calls the `on_` methods."""
+    """Connection for an exchange at a time. httptools parses the answer and calls the `on_` methods."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -48,20 +49,20 @@ class _Connection(asyncio.Protocol):
         self._begin()
 
     def _begin(self) -> None:
-        """Read a new answer."""
+        """Reset the state for a new answer."""
         self._parser = httptools.HttpResponseParser(self)
         self._head_bytes = 0
         self._status = 0  # 0 until the head is complete; interim answers are skipped
         self._is_head_reported = False
-        self._has_length = False  # else the body ends where the connection does
+        self._has_length = False  # False: the body ends with the connection
         self._is_complete = False
-        self._pieces: list[bytes] = []  # of the body, from the bytes being parsed
+        self._pieces: list[bytes] = []  # parts of the body among the bytes being parsed
         self.has_answered = False
 
     # -- for the client -----------------------------------------------------------------------------------------
 
     async def exchange(self, request: bytes, receiver: Receiver) -> None:
-        """Send and read to the end of the answer."""
+        """Send a request and read its answer to the end."""
         assert self._transport is not None
         self._begin()
         if not self.is_open:
@@ -85,7 +86,7 @@ class _Connection(asyncio.Protocol):
     # -- for the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the same interface
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport has the same interface
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
@@ -100,7 +101,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
         if self._done is None or self._done.done():
-            self._keeps_alive = False  # bytes that belong to no request
+            self._keeps_alive = False  # bytes outside any request
             return
         self.has_answered = True
         try:
@@ -113,7 +114,7 @@ class _Connection(asyncio.Protocol):
             self._fail(TransferError("invalid_response", f"{type(error).__name__}: {error}"))
 
     def _read(self, data: bytes, now: float) -> None:
-        """Parse the bytes, then pass on the part of the body among them in one call."""
+        """Parse the bytes, then pass on their part of the body in a single call."""
         assert self._receiver is not None and self._done is not None
         try:
             self._parser.feed_data(data)
@@ -168,10 +169,10 @@ class _Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """Requests to one server. Connections are kept and used again, one for each exchange at a time."""
+    """Client of a server that keeps and reuses connections, each for an exchange at a time."""
 
     def __init__(self, base_url: str, api_key: str | None = None, timeout: float = 600.0) -> None:
-        """`base_url` may end in `/v1`; paths are given without it."""
+        """Parse the base URL, which may end in `/v1`; paths are given without it."""
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidRequestError(f"the base URL is {base_url!r}; it is written as http://host:port")
@@ -190,7 +191,10 @@ class HttpClient:
         self.name = f"{name}:{self._port}"
 
     async def request(self, method: str, path: str, content: bytes, receiver: Receiver) -> None:
-        """One exchange; raises `TransferError`. A kept connection that the server had closed is replaced once."""
+        """Exchange a request and its answer; raise `TransferError` on failure.
+
+        A kept connection that the server has closed meanwhile is replaced.
+        """
         head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
         data = head.encode() + content
         try:
@@ -238,7 +242,7 @@ class HttpClient:
 
 
 class CollectedAnswer:
-    """A receiver that keeps everything."""
+    """Receiver that keeps the whole answer."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -1,4 +1,4 @@
-"""How long prompts and answers are: a distribution of whole numbers, written as a short text."""
+"""Lengths of prompts and answers: a distribution of whole numbers, parsed from a short text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TOKENS = 1_000_000
 
 @dataclass(frozen=True)
 class Lengths:
-    """Draws lie between 1 and `MAX_TOKENS`: whatever a shape gives beyond that is cut to it."""
+    """Distribution of lengths, clipped to 1 to `MAX_TOKENS`."""
 
     shape: Shape
     first: float
@@ -24,7 +24,7 @@ class Lengths:
 
     @staticmethod
     def parse(text: str, option: str) -> Lengths:
-        """The forms are those of `FORMS`; anything else is an error that names the option."""
+        """Parse a distribution in a form of `FORMS`; raise an error that names the option otherwise."""
         head, *rest = text.split(":")
         shape: Shape
         if head in ("normal", "lognormal"):

@@ -13,13 +13,13 @@ MEASURES = ("ttft", "tpot", "e2e")
 
 @dataclass(frozen=True)
 class Objectives:
-    """Milliseconds that each measure may take at most."""
+    """Maximum milliseconds of each measure."""
 
     limits: tuple[tuple[str, float], ...]
 
     @staticmethod
     def parse(text: str) -> Objectives:
-        """From `ttft:300,tpot:50,e2e:5000`, each at most once."""
+        """Parse objectives such as `ttft:300,tpot:50,e2e:5000`, each measure at most once."""
         limits: dict[str, float] = {}
         for part in text.split(","):
             name, colon, number = part.strip().partition(":")
@@ -35,7 +35,7 @@ class Objectives:
         return Objectives(tuple(limits.items()))
 
     def are_met(self, milliseconds: Mapping[str, float | None]) -> bool:
-        """A measure that a request does not have (time per token of a single token) is kept."""
+        """Return whether all limits are met; a missing measure (time per token of a single token) counts as met."""
         return all((milliseconds.get(name) or 0.0) <= limit for name, limit in self.limits)
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Chunk(msgspec.Struct):
-    """The parts of a chunk that are used; the decoder skips the rest."""
+    """Parts of a chunk that are used; the decoder skips the rest."""
 
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw()
@@ -48,7 +48,7 @@ ABSENT = (b"", b"null")
 
 @dataclass(frozen=True)
 class Job:
-    """One request to be made. Token ids are for completions alone; `fields` go into the body as they are."""
+    """Request to send. Token ids as prompts are for completions only; `fields` are added to the body."""
 
     prompt: str | list[int]
     output_tokens: int
@@ -65,7 +65,7 @@ class Job:
 
 
 class StreamReader:
-    """Fills a record from an answer's bytes."""
+    """Receiver that fills a record from an answer's bytes."""
 
     def __init__(self, record: MeasuredRequest) -> None:
         self.record = record
@@ -103,7 +103,7 @@ class StreamReader:
             record.arrival_characters.append(characters)
 
     def _take(self, content: bytes) -> int:
-        """Read one chunk; how many characters of text it has."""
+        """Read a chunk; return its number of characters of text."""
         try:
             chunk = _decode(content)
         except msgspec.DecodeError as error:
@@ -136,7 +136,7 @@ class StreamReader:
         record.timings = usage.get("timings") or {}
 
     def finish(self) -> None:
-        """The transfer is over; an incomplete answer raises `TransferError`."""
+        """Finish the record; raise `TransferError` if the answer is incomplete or an error."""
         if self._status != 200:
             raise TransferError(f"http_{self._status}", _message(self._rest))
         if self._rest.strip():
@@ -146,7 +146,7 @@ class StreamReader:
 
 
 def _message(content: bytes) -> str:
-    """The message of an error in OpenAI's format, or else the first characters of the body."""
+    """Return the message of an error in OpenAI's format, or else the first characters of the body."""
     try:
         error = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -161,7 +161,7 @@ def _message(content: bytes) -> str:
 async def perform(
     client: HttpClient, endpoint: Endpoint, model: str, job: Job, due: float | None = None
 ) -> MeasuredRequest:
-    """Make one request and time it. Errors are in the record and are not raised."""
+    """Send a request and time it. Errors are stored in the record, not raised."""
     content = job.body(endpoint, model)
     started = time.perf_counter()
     record = MeasuredRequest(started, started if due is None else due)

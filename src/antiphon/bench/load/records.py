@@ -1,4 +1,4 @@
-"""The measurements of one request, and the latencies that follow from them."""
+"""Measurements of a request, and the latencies derived from them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import pairwise
 
 @dataclass(slots=True)
 class MeasuredRequest:
-    """Times are seconds of one clock. `error` is the kind of failure; a record without one is a whole answer.
+    """Record of a request, with times in seconds of one clock. `error` is the kind of failure; None for a whole answer.
 
-    An arrival is one read of the connection that brought text: `arrival_chunks` chunks with `arrival_characters`
-    characters between them.
+    An arrival is a read of the connection that brought text: `arrival_chunks` chunks with `arrival_characters`
+    characters in all.
     """
 
     started: float
@@ -26,10 +26,10 @@ class MeasuredRequest:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
-    #: Of speculation, where the server reports it.
+    #: Numbers of speculated tokens, if the server reports them.
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
-    timings: dict[str, float] = field(default_factory=dict)  # the server's own, where it reports them
+    timings: dict[str, float] = field(default_factory=dict)  # server's own timings, if it reports them
     error: str | None = None
     message: str = ""
 
@@ -39,12 +39,12 @@ class MeasuredRequest:
 
     @property
     def num_output_tokens(self) -> int:
-        """The server's count, or the number of chunks if it reports none."""
+        """Server's count, or the number of chunks if it reports none."""
         return self.num_chunks if self.completion_tokens is None else self.completion_tokens
 
     @property
     def time_to_first_token(self) -> float:
-        """To the first text. An answer without any text has it at its end."""
+        """Seconds to the first text; to the end of an answer without text."""
         return (self.arrival_times[0] if self.arrival_times else self.ended) - self.started
 
     @property
@@ -52,10 +52,10 @@ class MeasuredRequest:
         return self.ended - self.started
 
     def tokens_per_arrival(self) -> list[int]:
-        """How many tokens each arrival brought: at least one per chunk.
+        """Estimate the tokens of each arrival, at least one per chunk.
 
-        The server reports only the total. Tokens beyond one per chunk are given, one by one, to the arrival that has
-        the most characters per token so far.
+        The server reports only the total. Tokens beyond one per chunk are assigned, one by one, to the arrival with the
+        most characters per token so far.
         """
         counts = list(self.arrival_chunks)
         spare = self.num_output_tokens - sum(counts)
@@ -72,17 +72,17 @@ class MeasuredRequest:
 
     @property
     def time_per_output_token(self) -> float | None:
-        """Of the tokens after the first arrival; None if there are none."""
+        """Mean seconds per token after the first arrival; None if there are none."""
         counts = self.tokens_per_arrival()
         later = sum(counts[1:])
         return (self.arrival_times[-1] - self.arrival_times[0]) / later if later else None
 
     def chunk_gaps(self) -> list[float]:
-        """Between arrivals, as a reader would see the text move."""
+        """Return the seconds between arrivals, as a reader sees the text move."""
         return [later - earlier for earlier, later in pairwise(self.arrival_times)]
 
     def inter_token_gaps(self) -> list[float]:
-        """One for each token after the first arrival: tokens that came together share the gap before them."""
+        """Return a gap per token after the first arrival; tokens that arrived together share the gap before them."""
         gaps: list[float] = []
         for gap, count in zip(self.chunk_gaps(), self.tokens_per_arrival()[1:], strict=True):
             gaps += [gap / count] * count
@@ -90,7 +90,7 @@ class MeasuredRequest:
 
 
 def latencies(whole: Sequence[MeasuredRequest]) -> dict[str, list[float]]:
-    """Seconds of each kind of latency, over the whole answers of a run."""
+    """Return the seconds of each kind of latency, over a run's whole answers."""
     return {
         "ttft": [record.time_to_first_token for record in whole],
         "tpot": [value for record in whole if (value := record.time_per_output_token) is not None],

@@ -1,4 +1,4 @@
-"""Conversations from a file in ShareGPT's format: prompts and answers of real conversations."""
+"""Prompts and answers of real conversations, from a file in ShareGPT's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWERING = {"gpt", "assistant", "chatgpt", "bing", "bard"}
 
 @dataclass(frozen=True)
 class Exchange:
-    """A conversation's first question and its answer."""
+    """First question of a conversation and its answer."""
 
     prompt: str
     answer: str
@@ -30,9 +30,9 @@ class Dataset:
 
 
 def read_sharegpt(path: Path) -> Dataset:
-    """A JSON list, or JSON lines, of objects with `conversations` (or `messages`).
+    """Read a JSON list, or JSON lines, of objects with `conversations` (or `messages`).
 
-    Conversations that do not begin with a question and its answer are left out; a file without any is an error.
+    Conversations that do not begin with a question and its answer are left out; raise an error if none is left.
     """
     try:
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Texts of random common words, of a given number of tokens."""
+"""Texts of random common words with a given number of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.bench.load.http_stream import CollectedAnswer, HttpClient
 
-#: Most vocabularies have each of these, with a space before it, as one token.
+#: Words that are, with a space before them, a token each in most vocabularies.
 COMMON = (
     "time year people way day man thing woman life child world school state family student group country problem hand "
     "part place case week company system program question work government number night point home water room mother "
@@ -23,7 +23,7 @@ COMMON = (
 )
 WORDS = COMMON.split()
 
-#: How often a text is corrected before a length that is off by a token or two is taken.
+#: Maximum corrections of a text; after them, its length may be off by a token or two.
 CORRECTIONS = 6
 SIZED_AT_ONCE = 8
 
@@ -35,7 +35,7 @@ def random_words(source: random.Random, count: int) -> list[str]:
 
 
 async def find_counter(client: HttpClient, model: str) -> Counter | None:
-    """How many tokens the server finds in a text, by its `/tokenize`; None if it has no such endpoint."""
+    """Return a function that counts tokens with the server's `/tokenize`, or None if there is no such endpoint."""
     bodies: tuple[Callable[[str], dict[str, object]], ...] = (
         lambda text: {"model": model, "prompt": text, "add_special_tokens": False},
         lambda text: {"content": text, "add_special": False},
@@ -63,7 +63,7 @@ def _num_tokens(answer: CollectedAnswer) -> int:
 
 
 async def sized_texts(sizes: list[int], seed: str, counter: Counter | None) -> list[str]:
-    """A text for each size. Without a counter a word counts as a token, which is close but not exact."""
+    """Return a text per size. Without a counter, a word counts as a token, which is close but not exact."""
     gate = asyncio.Semaphore(SIZED_AT_ONCE)
 
     async def make(number: int, size: int) -> str:

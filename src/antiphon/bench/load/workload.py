@@ -1,4 +1,4 @@
-"""The requests of a run, described by numbers and a seed so that the run can be repeated."""
+"""Requests of a run, described by numbers and a seed so that the run can be repeated."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from antiphon.bench.load.sharegpt import Dataset, read_sharegpt
 from antiphon.bench.load.words import Counter, sized_texts
 from antiphon.errors import InvalidRequestError
 
-#: Characters of ordinary text in a token, for servers that do not count tokens.
+#: Characters per token of ordinary text, for servers that do not count tokens.
 CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Random words of `input_lengths` tokens each, all after the same `shared_prefix` tokens; or a file's questions.
+    """Prompts of random words with `input_lengths` tokens each, after a shared prefix; or a file's questions.
 
-    With a file, `input_lengths` is None, and without `output_lengths` an answer is as long as the file's own.
+    With a file, `input_lengths` is None; if `output_lengths` is None too, answers are as long as the file's own.
     """
 
     endpoint: Endpoint
@@ -50,7 +50,7 @@ class Workload:
             raise InvalidRequestError("a shared prefix goes with random prompts, not with a file")
 
     def read_dataset(self) -> Dataset | None:
-        """The file, if there is one; it must have enough for all requests."""
+        """Read the file, if any; raise InvalidRequestError if it has too few conversations for all requests."""
         if self.dataset_file is None:
             return None
         dataset = read_sharegpt(self.dataset_file)
@@ -63,7 +63,7 @@ class Workload:
         return dataset
 
     async def jobs(self, counter: Counter | None, dataset: Dataset | None) -> tuple[list[Job], list[Job]]:
-        """The warm-up's jobs and the measured ones, which have prompts of their own."""
+        """Return the warm-up jobs and the measured jobs, with different prompts."""
         if dataset is not None:
             jobs = await self._from(dataset, counter)
             return jobs[: self.num_warm_up], jobs[self.num_warm_up :]
@@ -98,7 +98,7 @@ class Workload:
         return Job(prompt, output_tokens, fields)
 
     def description(self, dataset: Dataset | None) -> dict[str, Any]:
-        """Everything that defines the work of a run. Runs are comparable if these are equal."""
+        """Describe the work of a run. Runs are comparable if their descriptions are equal."""
         return {
             "endpoint": self.endpoint.value,
             "requests": self.num_requests,

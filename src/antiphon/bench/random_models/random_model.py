@@ -20,18 +20,18 @@ from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
 from antiphon.weights.types import TensorType
 
-#: Of matrices, small enough that activations stay finite through any depth.
+#: Standard deviation of matrix weights; small enough that activations stay finite at any depth.
 DEVIATION = 0.02
-#: Values that are drawn; the others repeat them, since drawing billions takes minutes. A prime, so that rows differ.
+#: Distinct random values; tensors repeat them, since drawing billions takes minutes. A prime, so that rows differ.
 POOL = 1_048_573
-#: Blocks that are drawn, for the same reason.
+#: Distinct random blocks, for the same reason.
 BLOCK_POOL = 65_521
 
 
 def _shape(
     architecture: str, hidden: int, inner: int, layers: int, heads: tuple[int, int], vocabulary: int, **more: Any
 ) -> dict[str, Any]:
-    """A configuration as Hugging Face writes it; `heads` are those of queries and of keys."""
+    """Return a configuration in Hugging Face's format; `heads` counts query heads and key heads."""
     common = {
         "model_type": architecture,
         "hidden_size": hidden,
@@ -51,7 +51,7 @@ def _shape(
 _QWEN3: dict[str, Any] = {"head_dim": 128, "rope_theta": 1e6, "max_position_embeddings": 40960}
 _LLAMA3: dict[str, Any] = {"rope_theta": 5e5}
 
-#: Shapes by name, as the models' own configurations have them.
+#: Configurations by shape name, with the values of the published models.
 SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "qwen3-0.6b": _shape("qwen3", 1024, 3072, 28, (16, 8), 151936, **_QWEN3, tie_word_embeddings=True),
@@ -66,10 +66,10 @@ SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
 
 
 class RandomCheckpoint(Checkpoint):
-    """A checkpoint in bf16 that has every tensor that is asked for, and makes it then; matrices may be in Q4_K.
+    """Checkpoint of random bf16 tensors, created when requested; matrices may be in Q4_K.
 
-    Vectors lie around 1, as the weights of norms do; biases are small. On the device `meta` matrices have no values, so
-    that a model of any size can be described.
+    Vectors lie around 1, as norm weights do; biases are small. On the device `meta`, matrices have no values, so that a
+    model of any size can be described.
     """
 
     format = "hf"
@@ -87,11 +87,11 @@ class RandomCheckpoint(Checkpoint):
         self._pool = (torch.randn(POOL, generator=self._generator) * DEVIATION).bfloat16()
 
     def tensors(self) -> Mapping[str, StoredTensor]:
-        """Those that were made so far."""
+        """Return the tensors created so far."""
         return self._tensors
 
     def has(self, name: str) -> bool:
-        """Of tensors that a model may do without, the head alone, unless it shares the embedding's weight."""
+        """Return whether an optional tensor exists: only the head, unless it shares the embedding's weight."""
         return name == "lm_head.weight" and not self.metadata["tie_word_embeddings"]
 
     def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
@@ -110,7 +110,7 @@ class RandomCheckpoint(Checkpoint):
         return self._tensors[name]
 
     def _values(self, count: int) -> Tensor:
-        """Normal values: those of the pool from a random position on, again and again."""
+        """Return normal values: the pool from a random position on, repeated."""
         values = torch.empty(count, dtype=torch.bfloat16)
         start = int(torch.randint(POOL, (1,), generator=self._generator))
         pool, whole = self._pool.roll(-start), count // POOL
@@ -119,7 +119,7 @@ class RandomCheckpoint(Checkpoint):
         return values
 
     def _blocks(self, count: int) -> Tensor:
-        """So many values in Q4_K: random bits, with factors that give them about the same deviation."""
+        """Return `count` values in Q4_K: random bits, with factors that give about the same deviation."""
         size, block = TensorType.Q4_K.block.size, TensorType.Q4_K.block.elements
         pool = torch.randint(0, 256, (BLOCK_POOL, size), dtype=torch.uint8, generator=self._generator)
         pool[:, :4] = torch.tensor([2e-4, 1.5e-3], dtype=torch.float16).view(torch.uint8)
@@ -134,7 +134,7 @@ def _no_values(count: int) -> Tensor:
 
 
 class NumberTokenizer(Tokenizer):
-    """A vocabulary of numbers: the text of a token is its id, after a space."""
+    """Vocabulary of numbers: the text of a token is a space and its id."""
 
     special = SpecialTokens()
     add_bos = False
@@ -155,7 +155,7 @@ class NumberTokenizer(Tokenizer):
         parse_special: bool = True,
         max_tokens: int | None = None,
     ) -> list[int]:
-        """The numbers in a text."""
+        """Return the numbers in a text."""
         return [int(word) for word in text.split()][:max_tokens]
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -173,9 +173,9 @@ def random_model(
     *,
     in_blocks: bool = False,
 ) -> LoadedModel:
-    """A model of that shape, ready to run. It generates numbers, and has no token that ends an answer.
+    """Build a model of this shape, ready to run. It generates numbers, and has no end-of-text token.
 
-    Its matrices are in bf16, or in Q4_K `in_blocks`.
+    Its matrices are in bf16, or in Q4_K if `in_blocks`.
     """
     if shape not in SHAPES:
         raise InvalidRequestError(f"there is no shape {shape!r}; there are: {', '.join(SHAPES)}")
@@ -192,7 +192,7 @@ def random_model_of(
     *,
     in_blocks: bool = False,
 ) -> LoadedModel:
-    """A model of a configuration as Hugging Face writes it; on the CPU unless a device is given.
+    """Build a model from a configuration in Hugging Face's format; on the CPU unless a device is given.
 
     Its tokens are numbers unless a tokenizer is given.
     """

@@ -1,4 +1,4 @@
-"""What the script of a report draws: the axes, series and marks of one plot. Every text in them is data, not markup."""
+"""Data that a report's script draws: axes, series and marks of a plot. All texts in it are data, not markup."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Literal
 
 import msgspec
 
-#: Values that span more than this are drawn on a logarithmic axis, where the axis may be one.
+#: Minimum ratio of maximum to minimum for a logarithmic axis of latencies.
 LOG_SPAN = 25.0
-#: The same for loads and batch sizes.
+#: Minimum ratio of maximum to minimum for a logarithmic axis of loads and batch sizes.
 LOAD_SPAN = 10.0
 
 
 class Axis(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From `low` to `high`; a logarithmic axis begins above 0. `reading` has {} for a value that is pointed at."""
+    """Axis from `low` to `high`; a logarithmic axis begins above 0.
+
+    `reading` has {} for the value under the pointer.
+    """
 
     label: str
     low: float
@@ -28,10 +31,10 @@ class Axis(msgspec.Struct, frozen=True, omit_defaults=True):
     def fit(
         label: str, values: Iterable[float], reading: str = "{}", log_span: float = math.inf, from_zero: bool = True
     ) -> Axis:
-        """An axis for the finite ones of these values.
+        """Return an axis for the finite values among these.
 
-        It is logarithmic if the values are above 0 and span more than `log_span`. Otherwise it begins at 0, unless
-        `from_zero` is false and the values are close together.
+        The axis is logarithmic if the values are above 0 and span more than `log_span`. Otherwise it begins at 0,
+        unless `from_zero` is False and the values are close together.
         """
         finite = [value for value in values if math.isfinite(value)] or [0.0]
         low, high = min(finite), max(finite)
@@ -44,10 +47,10 @@ class Axis(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlotSeries(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Values in one colour, which `index` chooses, with the words of its entry in the legend.
+    """Series of values in the colour `index`, with its text in the legend.
 
     Steps and bars have one `x` more than `y`: the edges of their intervals. A band reaches from `low` to `high`. A
-    guide has neither words nor readings.
+    guide has neither text nor readings.
     """
 
     label: str
@@ -62,7 +65,7 @@ class PlotSeries(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A dot in the colour of a series; with a label, also a line down to the axis."""
+    """Dot in the colour of a series; with a label, also a line down to the axis."""
 
     x: float
     y: float
@@ -71,14 +74,14 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """A vertical line with a label."""
+    """Vertical line with a label."""
 
     x: float
     label: str
 
 
 class Chart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`failures` are the times at which requests failed."""
+    """Content of a plot. `failures` are the times at which requests failed."""
 
     x: Axis
     y: Axis
@@ -89,7 +92,7 @@ class Chart(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def short(value: float) -> str:
-    """Three significant digits or more, whole numbers without a point: 0.0123, 1.23, 12.3, 123, 12,345."""
+    """Format at least three significant digits, whole numbers without a point: 0.0123, 1.23, 12.3, 123, 12,345."""
     if not math.isfinite(value):
         return "–"
     if abs(value) < 99.95:
@@ -100,5 +103,5 @@ def short(value: float) -> str:
 
 
 def rounded(values: Iterable[float]) -> list[float]:
-    """Six significant digits, more than a screen has pixels."""
+    """Round to six significant digits, more than a screen can show."""
     return [float(f"{value:.6g}") for value in values]

@@ -1,4 +1,4 @@
-"""Reports of `antiphon bench compare`: runs over each other, and the ratios of their figures."""
+"""Reports of `antiphon bench compare`: runs in shared plots, and the ratios of their figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SURE = (
 
 @dataclass(frozen=True)
 class RunComparison:
-    """The rows of one later run against the first one, at one load."""
+    """Comparison of a later run with the first one, at a load."""
 
     label: str
     rows: Sequence[FigureComparison]
@@ -30,7 +30,7 @@ class RunComparison:
 def compare_report(
     files: Sequence[tuple[str, Sequence[dict[str, Any]]]], comparisons: Sequence[RunComparison], tolerance: str
 ) -> str:
-    """`files` are labelled; the first is what the others are compared with."""
+    """Render the report; `files` are labelled results, each compared with the first."""
     groups = groups_of(files)
     first, *others = (label for label, _ in files)
     tables = [page.box(_ratios(comparison)) for comparison in comparisons]
@@ -75,7 +75,7 @@ def _ratios(comparison: RunComparison) -> str:
 
 
 def _is_better(row: FigureComparison) -> bool:
-    """Surely: the whole interval is below 1, or above for figures of which more is better."""
+    """Return whether a figure is better with confidence: its whole interval is on the better side of 1."""
     if row.interval is None:
         return False
     return row.interval[0] > 1 if row.metric in MORE_IS_BETTER else row.interval[1] < 1

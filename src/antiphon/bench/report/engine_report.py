@@ -15,7 +15,7 @@ from antiphon.bench.report.page import FigureCard
 from antiphon.bench.report.plots import Named, Plot, curve_plot, in_flight_plot, line_plot, rate_plot
 from antiphon.bench.report.runs import number
 
-#: Name, title and unit of a plot, and the labels and figures of its lines.
+#: Plots against batch size: name, title, unit, and label and figure of each line.
 LINES = (
     ("tokens", "Throughput against batch size", "tokens per second", (("tokens per second", "tokens_per_second"),)),
     (
@@ -29,7 +29,7 @@ CURVES = {"first_token": ("Time to first token", "prompts"), "step": ("Time of a
 
 
 def engine_report(result: dict[str, Any]) -> str:
-    """A result of `bench_latency` or `bench_throughput`."""
+    """Render a result of `bench_latency` or `bench_throughput` as an HTML report."""
     series = msgspec.convert(result.get("series") or [], list[StepSeries])
     figures: list[dict[str, Any]] = result["figures"]
     is_latency = result["kind"] == "latency"

@@ -1,4 +1,4 @@
-"""Figures against load, for runs at several request rates or concurrencies."""
+"""Plots of figures against load, for runs at several request rates or concurrencies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RunFigure = Callable[[ServeRun], float | None]
 
 
 def load_plots(groups: Sequence[RunGroup]) -> list[Plot]:
-    """Empty if the runs have not at least two loads of one kind."""
+    """Return plots against load; empty unless the runs have at least two loads of the same kind."""
     groups = _by_load(groups)
     kinds = {run.load[0] for group in groups for run in group.runs if run.load is not None}
     loads = {run.load for group in groups for run in group.runs if run.load is not None}
@@ -45,7 +45,7 @@ def load_plots(groups: Sequence[RunGroup]) -> list[Plot]:
 
 
 def _by_load(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Single runs at different loads are points of one line."""
+    """Merge files that have a run each into a group, so that their runs are points of one line."""
     if len(groups) > 1 and all(len(group.runs) == 1 for group in groups):
         return [RunGroup("runs", [run for group in groups for run in group.runs])]
     return list(groups)
@@ -56,7 +56,7 @@ def _percentiles(name: str) -> dict[str, RunFigure]:
 
 
 def _lines(groups: Sequence[RunGroup], figures: dict[str, RunFigure]) -> list[Line]:
-    """A line for each group and figure that has a value, named by the group where there are several."""
+    """Return a line per group and figure with values, labelled by group if there are several."""
     lines: list[Line] = []
     for group in groups:
         for label, figure in figures.items():
@@ -71,7 +71,7 @@ def _lines(groups: Sequence[RunGroup], figures: dict[str, RunFigure]) -> list[Li
 
 
 def _with_diagonal(plot: Plot) -> Plot:
-    """A guide where as many requests are answered as are sent; it is a curve if one axis alone is logarithmic."""
+    """Add a guide on which completed requests equal sent requests; a curve if only one axis is logarithmic."""
     x, y = plot.chart.x, plot.chart.y
     begin, end = max(x.low, y.low), min(x.high, y.high)
     if begin >= end:

@@ -1,4 +1,4 @@
-"""A report as one HTML file with the script that draws its plots. Its policy allows no other script and no request."""
+"""HTML page of a report, with the script that draws its plots. Its policy allows no other script and no request."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import msgspec
 from antiphon import __version__
 from antiphon.bench.report.plots import Plot
 
-#: The plotting library without its suffix: the server's page uses it too.
+#: Path of the plotting library without suffix: the server's page uses it too.
 UPLOT = "server/page/static/vendor/uplot"
-#: Its licence, which goes with every copy.
+#: Path of the library's licence, which every copy must include.
 UPLOT_LICENCE = "server/page/static/vendor/licences/uplot.txt"
-#: Colours and dashes of series, as the style sheet and the script have them.
+#: Numbers of colours and dash patterns of series, as in the style sheet and the script.
 NUM_COLOURS, NUM_DASHES = 8, 3
 
 
 @dataclass(frozen=True)
 class FigureCard:
-    """One figure, large."""
+    """Card that shows a figure in large type."""
 
     label: str
     value: str
@@ -37,14 +37,14 @@ class FigureCard:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that is marked: `bad` or `better`."""
+    """Table cell with a mark: `bad`, `better` or none."""
 
     text: str
     mark: str = ""
 
 
 def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
-    """The whole file. `parts` are HTML; the texts are not."""
+    """Render the whole file. `parts` are HTML; title and subtitle are plain text."""
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -71,7 +71,7 @@ def _style() -> str:
 
 @cache
 def _script() -> str:
-    """Return the library with its licence, then the script of reports, which finds it as a global name."""
+    """Return the library with its licence, then the reports' script, which uses the library as a global."""
     return "\n".join([f"/*\n{_file(UPLOT_LICENCE)}*/", _file(f"{UPLOT}.js"), _file("bench/report/report.js")])
 
 
@@ -80,17 +80,17 @@ def _file(path: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a content security policy names a style sheet or a script."""
+    """Return a style sheet's or script's hash as written in a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def text_of(value: object) -> str:
-    """Any text of a run, safe inside HTML; characters that HTML may not have are replaced."""
+    """Escape any text for HTML; characters that HTML forbids are replaced."""
     return escape("".join(sign if _is_allowed(sign) else "\ufffd" for sign in str(value)))
 
 
 def _is_allowed(sign: str) -> bool:
-    """Neither a control character nor half of a pair nor what Unicode will never assign."""
+    """Return whether HTML allows a character: no control character, surrogate or noncharacter."""
     code = ord(sign)
     if code in (9, 10, 13):
         return True
@@ -99,7 +99,7 @@ def _is_allowed(sign: str) -> bool:
 
 
 def section(title: str, *parts: str) -> str:
-    """Empty without parts."""
+    """Render a section; empty without parts."""
     body = "\n".join(part for part in parts if part)
     return f"<section>\n<h2>{text_of(title)}</h2>\n{body}\n</section>" if body else ""
 
@@ -117,7 +117,7 @@ def plots(shown: Sequence[Plot]) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    """The text of a plot of several curves is its legend."""
+    """Render a plot with its heading, text or legend, data, and table of numbers."""
     entries = "".join(
         f"<li>{_swatch(series.index)}<b>{text_of(series.label)}</b>: {text_of(series.text)}</li>"
         for series in plot.chart.series
@@ -135,19 +135,19 @@ def _figure(plot: Plot) -> str:
 
 
 def _swatch(index: int) -> str:
-    """A short piece of a curve, for legends."""
+    """Render a short piece of a curve for the legend."""
     colour, dash = index % NUM_COLOURS, index // NUM_COLOURS % NUM_DASHES
     return f'<i class="swatch c{colour} d{dash}" aria-hidden="true"></i>'
 
 
 def _json(data: object) -> str:
-    """JSON in ASCII that cannot end the element that it is in."""
+    """Encode as ASCII JSON that cannot end its script element."""
     text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption: str = "", kind: str = "") -> str:
-    """The first cell of a row is its heading."""
+    """Render a table; the first cell of each row is its heading."""
     head = "".join(f'<th scope="col">{text_of(header)}</th>' if header else "<td></td>" for header in headers)
     body = "".join(f"<tr>{''.join(_cell(cell, index) for index, cell in enumerate(row))}</tr>" for row in rows)
     label = f"<caption>{text_of(caption)}</caption>" if caption else ""
@@ -157,12 +157,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption:
 
 
 def settings(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> str:
-    """A table of settings: their names, and one column for each run."""
+    """Render a table of settings, with a column per run."""
     return table(headers, rows, kind="settings")
 
 
 def described(parts: Iterable[Mapping[str, Any] | None], names: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Settings by name, in words. One that is None is left out; `names` are those that words are not made of."""
+    """Describe settings by name, without those that are None; `names` replaces names that do not read well."""
     return {
         (names or {}).get(name, name.replace("_", " ")): ("yes" if value else "no")
         if isinstance(value, bool)
@@ -181,17 +181,17 @@ def _cell(cell: str | Cell, index: int) -> str:
 
 
 def box(content: str) -> str:
-    """A frame that scrolls sideways where its content is wider."""
+    """Render a frame that scrolls sideways if its content is wider."""
     return f'<div class="box">{content}</div>'
 
 
 def boxes(contents: Sequence[str]) -> str:
-    """Side by side where there is room."""
+    """Render boxes side by side, if there is room."""
     return f'<div class="plots">{"".join(box(content) for content in contents if content)}</div>'
 
 
 def date_of(text: object) -> str:
-    """`2026-11-17T08:55:22+00:00` as people write it; anything else as it is."""
+    """Format a date such as `2026-11-17T08:55:22+00:00` for people; return any other text unchanged."""
     try:
         return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M %Z}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""The plots of runs: distributions of latencies, throughput over time, and figures against load."""
+"""Plots of runs: latency distributions, throughput over time, and figures against load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Plotted = TypeVar("Plotted")
 
 @dataclass(frozen=True)
 class Named(Generic[Plotted]):
-    """Data of one run, with its label and the number of its colour."""
+    """Data of a run, with its label and the index of its colour."""
 
     label: str
     index: int
@@ -40,9 +40,9 @@ class Named(Generic[Plotted]):
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot with its text: a heading, what it shows in words, and its numbers as a table.
+    """Plot with its heading, its content in words, and its numbers as a table.
 
-    The series of the chart that have words are its legend.
+    The texts of the chart's series are its legend.
     """
 
     name: str
@@ -54,7 +54,10 @@ class Plot:
 
 
 def curve_plot(name: str, title: str, things: str, curves: Sequence[Named[Curve]], limit: float | None = None) -> Plot:
-    """Cumulative distributions, with p50, p95 and p99 marked. `things` is what is counted; `limit` an objective."""
+    """Plot cumulative distributions with p50, p95 and p99 marked.
+
+    `things` names the counted items; `limit` is an objective in milliseconds.
+    """
     several = len(curves) > 1
     series, marks = [], []
     for one in curves:
@@ -105,7 +108,7 @@ def _curve_rows(curves: Sequence[Curve]) -> list[list[str]]:
 
 
 def histogram_plot(name: str, title: str, things: str, figures: dict[str, Any]) -> Plot:
-    """The counts in equal bins, which results of every version have."""
+    """Plot the counts in equal bins, which results of every version have."""
     counts, low, high = figures["histogram"], figures["min"], figures["max"]
     width = (high - low) / len(counts) or max(high, 1.0) / len(counts)
     edges = [low + width * index for index in range(len(counts) + 1)]
@@ -124,7 +127,7 @@ def histogram_plot(name: str, title: str, things: str, figures: dict[str, Any]) 
 
 
 def rate_plot(name: str, title: str, unit: str, lines: Sequence[tuple[Named[Timeline], Sequence[float]]]) -> Plot:
-    """Amounts of each interval as a rate over time."""
+    """Plot the amounts of each interval as a rate over time."""
     series, failures = [], []
     for one, amounts in lines:
         timeline, width = one.data, one.data.bin_seconds
@@ -146,7 +149,7 @@ def _rate_text(timeline: Timeline, amounts: Sequence[float], unit: str) -> str:
 
 
 def in_flight_plot(name: str, title: str, unit: str, lines: Sequence[Named[Timeline]]) -> Plot:
-    """The mean of each interval, and of a single run the least and the most."""
+    """Plot the mean of each interval and, for a single run, its minimum and maximum."""
     series = []
     for one in lines:
         timeline = one.data
@@ -171,7 +174,7 @@ def _time_plot(
     more: Sequence[float] = (),
     failures: Sequence[float] = (),
 ) -> Plot:
-    """Steps over time. `more` values have to be inside the plot too."""
+    """Plot steps over time. The `more` values must be inside the plot too."""
     several = len(series) > 1
     chart = Chart(
         Axis("seconds since the first request", 0.0, max(one.x[-1] for one in series), "at {} s"),
@@ -188,12 +191,12 @@ def _time_plot(
     return Plot(name, title, text, chart, [*(["run"] * several), "from (s)", unit], rows)
 
 
-#: A label, and figures at loads or batch sizes in ascending order.
+#: Label of a line, and its figures at loads or batch sizes in ascending order.
 Line = tuple[str, Sequence[tuple[float, float]]]
 
 
 def line_plot(name: str, title: str, lines: Sequence[Line], x: tuple[str, str], unit: str, digits: int = 2) -> Plot:
-    """Figures against loads or batch sizes: `x` is the axis's label and a load in words, with {} for its number."""
+    """Plot figures against loads or batch sizes. `x` is the axis label, and a load in words with {} for its number."""
     label, at = x
     tables = [dict(points) for _, points in lines]
     loads = sorted({load for table in tables for load in table})

@@ -1,4 +1,4 @@
-"""The runs of a report, with a label each; runs at several loads are a group."""
+"""Labelled runs of a report; runs at several loads form a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOADS = {"request_rate": "requests per second", "concurrency": "requests in flig
 
 @dataclass(frozen=True)
 class ServeRun:
-    """One result of `bench serve`. `index` chooses the colour of its curves."""
+    """Result of `bench serve`. `index` selects the colour of its curves."""
 
     label: str
     result: dict[str, Any]
@@ -30,7 +30,7 @@ class ServeRun:
 
     @property
     def load(self) -> tuple[str, float] | None:
-        """Its kind and number; None in files that lack it."""
+        """Kind and number of the load; None in files that lack it."""
         load = self.result.get("load")
         for kind in LOADS:
             value = number(load.get(kind)) if isinstance(load, dict) else None
@@ -50,27 +50,27 @@ class ServeRun:
         return number(goodput.get("requests_per_second")) if isinstance(goodput, dict) else None
 
     def acceptance(self) -> float | None:
-        """The share of drafted tokens that became an answer's; None where there were none."""
+        """Return the accepted share of drafted tokens, or None without drafts."""
         drafted, accepted = self.figure("drafted_tokens"), self.figure("accepted_tokens")
         return accepted / drafted if drafted and accepted is not None else None
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of one file."""
+    """Runs of a file."""
 
     label: str
     runs: Sequence[ServeRun]
 
 
 def number(value: Any) -> float | None:
-    """A finite number, or None: files have null where a figure was not a number."""
+    """Return a finite number, or None: files have null for figures that are not numbers."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else None
 
 
 def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[RunGroup]:
-    """Groups of labelled results. A run is labelled by its file, its load, or both if there are several of both."""
+    """Group labelled results by file. A run's label is its file, its load, or both if there are several of both."""
     groups, index = [], 0
     for label, results in files:
         runs = []
@@ -84,7 +84,7 @@ def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[Run
 
 
 def file_labels(paths: Sequence[Path]) -> list[str]:
-    """The names of files; with their folders where names are the same, and numbered where those are too."""
+    """Return unique labels of files: the names, with folders if names repeat, and numbered if paths repeat."""
     for labels in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
         if len(set(labels)) == len(labels):
             return labels

@@ -1,4 +1,4 @@
-"""Reports of `antiphon bench serve`: one run or several loads."""
+"""Reports of `antiphon bench serve`: a run, or runs at several loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.bench.report.runs import RunGroup, ServeRun, groups_of, number
 from antiphon.bench.table import LABELS, remarks
 from antiphon.counted import counted
 
-#: The latencies that are plotted, and what is counted in each.
+#: Plotted latencies, and the items that each one counts.
 THINGS = {"ttft": "requests", "tpot": "requests", "itl": "tokens", "e2e": "requests"}
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 NAMES = {
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def serve_report(results: Sequence[dict[str, Any]]) -> str:
-    """The page of a run, or of runs at several loads."""
+    """Render the page of a run, or of runs at several loads."""
     target, workload = results[0].get("target", {}), results[0]["workload"]
     groups = groups_of([(str(workload.get("arrivals", "run")), results)])
     runs = list(groups[0].runs)
@@ -44,7 +44,7 @@ def serve_report(results: Sequence[dict[str, Any]]) -> str:
 
 
 def common_sections(groups: Sequence[RunGroup]) -> list[str]:
-    """The parts that reports of runs and of comparisons share."""
+    """Return the sections shared by reports of runs and of comparisons."""
     runs = [run for group in groups for run in group.runs]
     distributions, missing = latency_plots(runs)
     over_time, missing_times = time_plots(runs)
@@ -80,7 +80,7 @@ def _cards(run: ServeRun) -> list[FigureCard]:
 
 
 def latency_plots(runs: Sequence[ServeRun]) -> tuple[list[Plot], list[str]]:
-    """Distributions, and sentences about what is left out."""
+    """Return the distributions, and sentences about missing ones."""
     made, sentences = [], []
     lacking = [run.label for run in runs if not run.series.latency_ms and run.figure("completed")]
     for name, things in THINGS.items():
@@ -108,7 +108,7 @@ def _has_histogram(figures: Any) -> bool:
 
 
 def _objective(runs: Sequence[ServeRun], name: str) -> float | None:
-    """The limit of a measure, if all runs have the same."""
+    """Return the limit of a measure if it is equal in all runs, else None."""
     limits = {number(goodput["slo_ms"].get(name)) if (goodput := run.figures.get("goodput")) else None for run in runs}
     return limits.pop() if len(limits) == 1 else None
 
@@ -171,7 +171,7 @@ def _remarks(runs: Sequence[ServeRun]) -> list[str]:
 
 
 def _settings(runs: Sequence[ServeRun]) -> str:
-    """What is equal in all runs is written once."""
+    """Render settings, those equal in all runs once."""
     columns = [_described(run.result) for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows = []
