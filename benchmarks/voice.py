@@ -70,7 +70,6 @@ def server(transcription_model: str) -> Iterator[str]:
 
 
 async def measure(arguments: argparse.Namespace, url: str, figures: Figures, number: int) -> None:
-    """Run a round on a server."""
     halves: dict[str, tuple[Clip, ...]] = {"held-out": held_out_turns(), "tuning": tuning_turns()}
     clips = halves.pop(arguments.half)
     [others] = halves.values()

@@ -19,7 +19,6 @@ class Player:
         self._ends_at: float | None = None
 
     def add(self, samples: Floats, at: float) -> None:
-        """Queue sound that arrives at time `at`."""
         start = at
         if self._ends_at is not None:
             late = at - self._ends_at

@@ -174,7 +174,6 @@ class Case:
         return row_tile(self.columns, self.shape.k, self.on.multiprocessors)
 
     def tiles(self) -> Iterator[BlockVectorTile | BlockRowTile]:
-        """Yield every tile of a sweep."""
         blocks = self.shape.k // BLOCK
         for columns in (8, 16, 32, 64) if self.rows == 1 else (16, 32, 64):
             for warps in (1, 2, 4, 8) if self.rows == 1 else (2, 4, 8):

@@ -63,7 +63,6 @@ class Placed:
 
 
 def own_backend(device: Device) -> str:
-    """Return the name of the backend to check."""
     return "triton" if device.torch.type == "cuda" or triton.is_interpreted() else ops.active_backend().name
 
 

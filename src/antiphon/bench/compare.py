@@ -91,7 +91,6 @@ def _interval(before: Series, after: Series, metric: str) -> tuple[float, float]
 
 
 def _value(figures: dict[str, Any], metric: str) -> float | None:
-    """Return a run's figure, or None if the run does not have it."""
     name, dot, part = metric.partition(".")
     if dot:
         row = figures["latency_ms"].get(name)

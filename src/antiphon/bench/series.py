@@ -87,7 +87,6 @@ def curve(milliseconds: Iterable[float]) -> Curve | None:
 
 
 def kept_ranks(count: int) -> list[int]:
-    """Return the ranks of the values to keep."""
     if count <= MAX_EXACT:
         return list(range(count))
     last = count - 1

@@ -69,7 +69,6 @@ def _cached(figures: dict[str, Any]) -> str:
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
-    """Return remarks that a reader of the figures needs."""
     figures, share = result["figures"], (result["figures"].get("tool") or {}).get("cpu_share") or 0.0
     found = []
     if figures.get("tokens_counted_by") == "chunks":

@@ -32,7 +32,6 @@ def open_as_admin(watched: WatchedPage, view: str) -> Page:
 
 
 def give_key(page: Page, key: str) -> None:
-    """Type an API key into the page's key dialog."""
     dialog = page.get_by_role("dialog", name="API key")
     dialog.get_by_label("Key").fill(key)
     dialog.get_by_role("button", name="Use this key").click()

@@ -53,7 +53,6 @@ def num_characters(page: Page, answer: int = 0) -> int:
 
 
 def wait_for_characters(page: Page, number: int, answer: int = 0) -> None:
-    """Wait until an answer has more than `number` characters."""
     wait_on_page(page, f"({_length(answer)}) > {number}")
 
 

@@ -196,7 +196,6 @@ def begin(page: Page) -> None:
 
 
 def type_in(page: Page, text: str) -> None:
-    """Send a message by typing."""
     page.get_by_label("Say something by typing").fill(text)
     page.get_by_role("button", name="Send").click()
 

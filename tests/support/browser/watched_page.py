@@ -65,7 +65,6 @@ class WatchedPage:
         return self.page
 
     def wait_until(self, expression: str) -> None:
-        """Wait until a JavaScript expression on the page is true."""
         wait_on_page(self.page, expression, seen=self._shown)
 
     def expect_fault(self, pattern: str) -> None:
@@ -89,7 +88,6 @@ class WatchedPage:
         assert told == [], json.dumps(told, indent=1)
 
     def _shown(self) -> dict[str, object]:
-        """Return the page's text and its faults so far."""
         return {"text": self.page.inner_text("body"), "faults": self.faults}
 
     def _note_message(self, message: ConsoleMessage) -> None:

@@ -218,7 +218,6 @@ class World:
 
 
 def random_setup(rng: random.Random, slab_bytes: int) -> ModelSetup:
-    """Return random settings, with each feature on or off."""
     sizes = [size for size in (256, 512, 768, 1024, 2048) if size <= slab_bytes]
     block_tokens = rng.choice([1, 2, 3, 4, 8])
     groups = []
@@ -348,5 +347,4 @@ class Traffic:
 
 
 def with_config(setup: ModelSetup, **changes: object) -> ModelSetup:
-    """Return the setup with changes to its scheduler configuration."""
     return replace(setup, config=replace(setup.config, **changes))  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ PLAIN = Cached()
 
 @cache
 def tiny_decoder(cached: Cached, noise: float = 0.0, layers: int = LAYERS) -> CausalLM:
-    """Build the tiny model, at will with noise in its output head or with only its first layers."""
+    """Build the tiny model, optionally with noise in its output head or with only its first layers."""
     config = CONFIG | {"num_hidden_layers": layers}
     if cached.window is not None:
         config = {**config, "model_type": "mistral", "sliding_window": cached.window}

@@ -125,7 +125,6 @@ class LocalHub:
         return {"id": repository, "sha": COMMIT, "siblings": siblings}
 
     def downloads(self) -> list[str]:
-        """Return the paths of the downloaded files, in order."""
         return [path for method, path, _, _ in self.requests if method == "GET" and "/resolve/" in path]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:

@@ -56,7 +56,6 @@ def operations_with_cases(modules: Iterable[ModuleType]) -> set[str]:
 
 
 def without_case(operations: Mapping[str, Operation], checked: set[str]) -> list[str]:
-    """Return the declared operations without a case."""
     return [name for name in operations if name not in checked]
 
 

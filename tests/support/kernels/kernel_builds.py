@@ -136,7 +136,6 @@ def _invariant_attention(channels: int, pages: str, splits: int, **changes: Any)
 
 
 def invariant_builds() -> Iterator[Build]:
-    """Yield the builds of batch-invariant mode."""
     for rows, outputs, gated in ((1, 1024, False), (16, 12288, True), (256, 4096, False), (8192, 12288, True)):
         yield _invariant(rows, outputs, gated)
     yield _invariant_attention(128, _HALF, 1)

@@ -47,7 +47,6 @@ class Snippet:
 
 @cache
 def snippets(page: Path) -> list[Snippet]:
-    """Return every block of a page, in order."""
     blocks = list(_blocks(page))
     out = []
     for index, (start, end, language, code, reason) in enumerate(blocks):
@@ -76,7 +75,6 @@ def _blocks(page: Path) -> Iterator[tuple[int, int, str, str, str | None]]:
 
 
 def in_language(language: str) -> list[Snippet]:
-    """Return the blocks of all pages in this language."""
     return [snippet for page in PAGES for snippet in snippets(page) if snippet.language == language]
 
 

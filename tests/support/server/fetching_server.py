@@ -19,7 +19,6 @@ HUB_MODEL = "hub:owner/tiny"
 
 @contextmanager
 def tiny_hub(model_folder: Path) -> Iterator[LocalHub]:
-    """Serve the model of a folder from a local hub."""
     files = {f"owner/tiny/{path.name}": path.read_bytes() for path in model_folder.iterdir() if path.is_file()}
     with local_hub(files) as hub:
         yield hub

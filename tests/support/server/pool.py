@@ -80,7 +80,6 @@ class _PooledServer:
         self._stack.close()
 
     def _described(self) -> dict[str, tuple[Any, ...]]:
-        """Return the values of MODEL_FIELDS by model name."""
         models = list(self.running.serving.models.residency.models.values())
         return {model.name: tuple(getattr(model, name) for name in MODEL_FIELDS) for model in models}
 

@@ -55,7 +55,6 @@ class ScriptedTranscription:
         self._put(EngineError("the engine died"))
 
     def wait_until_read(self) -> None:
-        """Wait until the server has read all events."""
         wait_until(self._events.empty, "the events to be read")
 
     def _put(self, event: Any) -> None:

@@ -38,7 +38,6 @@ class Crowd:
         return await asyncio.open_connection(sock=connection, limit=receive_bytes)
 
     async def ask(self, data: bytes) -> Response:
-        """Send a whole request and read the whole response."""
         reader, writer = await self.connect()
         received = b""
         with contextlib.suppress(ConnectionError):

@@ -210,5 +210,4 @@ class FakeServices:
 
 
 def texts(items: Sequence[Item]) -> list[str]:
-    """Return the texts of the messages."""
     return [item.text for item in items if isinstance(item, Message)]

@@ -36,7 +36,6 @@ class HeardTurn:
     text: str = ""
 
     def samples(self) -> slice:
-        """Return the slice of samples that belongs to the turn."""
         return slice(self.start_ms * SAMPLES_PER_MS, self.end_ms * SAMPLES_PER_MS + PAUSE)
 
 

@@ -155,7 +155,6 @@ class NumberTokenizer(Tokenizer):
         parse_special: bool = True,
         max_tokens: int | None = None,
     ) -> list[int]:
-        """Return the numbers in a text."""
         return [int(word) for word in text.split()][:max_tokens]
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -47,7 +47,6 @@ def load(
 
 
 def engine_options(kv_megabytes: int | None, speculate: str | None) -> dict[str, Any]:
-    """Convert a command's options to options of an engine."""
     kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
     return dict(kv_bytes=kv_bytes, speculate=speculate or Speculation.OFF)
 

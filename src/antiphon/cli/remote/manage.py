@@ -92,7 +92,6 @@ def stop(
 
 
 def _table(server: dict[str, Any]) -> str:
-    """Format a server's address, memory and models."""
     memory = server["memory"] or {}
     title = server["url"] + "".join(_used(device) for device in memory.get("devices") or [memory])
     if not server["models"]:

@@ -25,7 +25,6 @@ MAX_WAV_BYTES = 0xFFFFFFFF
 def speak_remotely(
     context: typer.Context, server: ServerAddress, text: str, format_: str, pronunciations: dict[str, str]
 ) -> None:
-    """Speak the text with a server's model, for `antiphon speak`."""
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, values = Client(server), given.every
@@ -60,7 +59,6 @@ def speak_remotely(
 
 
 def _unreadable(response: ServerResponse) -> str:
-    """Return a note on the characters that the server reports as unreadable."""
     count, runs = (response.header(name) or "" for name in UNREADABLE_HEADERS)
     return unreadable_note(int(count), [unquote(run) for run in runs.split(",")]) if count.isdecimal() else ""
 
@@ -72,7 +70,6 @@ def _check_type(server: ServerAddress, response: ServerResponse) -> None:
 
 
 def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None:
-    """List the voices of a server's model, for `antiphon speak --voices`."""
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, model = Client(server), given.every["model"]
@@ -166,7 +163,6 @@ class _ReceivedSound(SinkGroup):
             self._file.rewrite_start(wav.with_size(self._num_sample_bytes))
 
     def amount(self) -> str:
-        """Describe the amount of sound received."""
         wav = self._wav
         if wav is None or not (wav.rate and wav.channels and wav.bits):
             return f"{self.num_bytes:,} bytes of sound"

@@ -253,6 +253,5 @@ def unreadable_note(count: int, runs: Sequence[str]) -> str:
 
 
 def voice_line(name: str, language: str, gender: str, aliases: Sequence[str]) -> str:
-    """Format a voice and its aliases as a line of a list."""
     also = f"also {', '.join(aliases)}" if aliases else ""
     return f"{name:16} {language:6} {gender:8}{also}".rstrip()

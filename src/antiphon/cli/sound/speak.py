@@ -111,7 +111,6 @@ def speak(
 def _speak(
     loaded: LoadedModel, text: str, wanted: dict[str, Any], sinks: Sinks, srt: Path | None, trace: Path | None
 ) -> None:
-    """Speak with a model in this process."""
     from antiphon.cli.local.session import engine_for
 
     chunks = []
@@ -206,7 +205,6 @@ def _lexicon(path: Path) -> dict[str, str]:
 
 
 def _report(stats: SpeechStats) -> str:
-    """Format a synthesis's statistics in a line."""
     skipped = unreadable_note(stats.num_skipped_characters, stats.skipped)
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "

@@ -128,7 +128,7 @@ class Talk:
     # -- what goes in -------------------------------------------------------------------------------------------
 
     def hear(self, samples: Floats) -> None:
-        """Take sound of the microphone."""
+        """Take sound of the microphone at 16 kHz."""
         self._output.hear(samples)
         self._session.push(samples)
 

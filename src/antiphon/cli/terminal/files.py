@@ -52,7 +52,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_stdin() -> str:
-    """Read standard input as text."""
+    """Read standard input; raise InvalidRequestError unless it is UTF-8."""
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -60,7 +60,7 @@ def read_stdin() -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON for people to read, with a list of numbers on a line."""
+    """Write indented JSON, with each list of numbers on a single line."""
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()

@@ -75,7 +75,6 @@ def _line(answer: Completion, has_drafts: bool) -> dict[str, Any]:
 
 
 def _report(answers: Sequence[Completion]) -> str:
-    """Format the answers' total cost in a line."""
     total = sum(len(answer.token_ids) for answer in answers)
     longest = max((answer.timings.total for answer in answers), default=0.0)
     rate = total / longest if longest else 0.0

@@ -121,7 +121,6 @@ def _print_stream(stream: Stream) -> None:
 
 
 def _report(loaded: LoadedModel, stream: Stream) -> str:
-    """Format the cost of an ended answer in a line."""
     from antiphon.cli.chat_models.embedded import stats_of
 
     stats = stats_of(stream)
