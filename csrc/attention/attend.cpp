@@ -11,11 +11,11 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kFewestRows = 16, kMostRows = 64;              // of a tile
-constexpr std::int64_t kPiecesPerThread = 4;                          // at least, where there are so many
-constexpr std::size_t kMostPartialBytes = std::size_t(64) << 20;  // more than this is not worth a split by keys
+constexpr std::int64_t kFewestRows = 16, kMostRows = 64;          // rows of a tile
+constexpr std::int64_t kPiecesPerThread = 4;                      // minimum, if the work has enough pieces
+constexpr std::size_t kMostPartialBytes = std::size_t(64) << 20;  // with larger partial results a split by keys is slower
 
-// A tile's partitions, or what `join` makes of them.
+// One partition of a tile.
 struct Piece {
     std::int64_t tile, partition;
 };
@@ -27,7 +27,7 @@ struct Work {
     std::int64_t target_rows = kMostRows, kv_heads_read = 1;
     std::int64_t scratch_floats = 0;
     float *scratch = nullptr;
-    // For a split by keys: the pieces of all tiles in order, the first piece of each tile, and the pieces' results.
+    // Used by a split by keys: the pieces of all tiles in order, the first piece of each tile, and the pieces' results.
     std::vector<Piece> &pieces;
     std::vector<std::int64_t> &first_piece;
     float *partials = nullptr;
@@ -35,13 +35,13 @@ struct Work {
 
     Work(const Variant &variant, const Attention &attention_) : Work(variant, attention_, lists()) {}
 
-    // Large tiles read keys and values less often; smaller ones are used when there would be too few for the threads.
+    // Large tiles read keys and values less often; small tiles are used if large ones would be too few for the threads.
     void size_tiles(std::int64_t rows, int threads) {
         target_rows = std::clamp(rows / (4 * std::max(threads, 1)), kFewestRows, kMostRows);
     }
 
-    // Where keys are read once: all kv heads of a block together, or an equal part of them if that would leave too few
-    // pieces for the threads. Otherwise one.
+    // Sets the kv heads of a tile whose keys are read once: all heads of a block, or an equal part of these if all would
+    // leave too few pieces for the threads.
     void size_reads(std::int64_t kv_heads, std::int64_t partitions, int threads) {
         kv_heads_read = kv_heads;
         while (kv_heads_read > 1 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) {
@@ -66,9 +66,9 @@ struct Work {
         }
     }
 
-    // Few tiles for the threads: their partitions become pieces of work.
+    // Makes partitions pieces of work if there are too few tiles for the threads; returns whether to run the pieces.
     bool split(int threads) {
-        // Tiles of several kv heads take long: enough of them per thread that the threads finish together.
+        // Tiles of several kv heads take long: with few of them per thread, threads would wait for the last tile.
         const std::int64_t enough = kv_heads_read > 1 ? 8 : 2;
         if (threads <= 1 || std::int64_t(tiles.size()) >= enough * threads) return false;
         for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
@@ -96,7 +96,7 @@ struct Work {
         run_tasks(std::uint32_t(tiles.size()), threads, join, this);
     }
 
-    // Belongs to the calling thread and is reused by its next call.
+    // Belong to the calling thread, which reuses their memory in its next call.
     struct Lists {
         std::vector<AttentionTile> tiles;
         std::vector<Piece> pieces;
@@ -137,7 +137,7 @@ std::int64_t element_bytes(Element element) {
 }
 
 struct Writing {
-    static constexpr std::int64_t kTokens = 64;  // of a task
+    static constexpr std::int64_t kTokens = 64;  // tokens of a task
     const Pages *pages;
     const Variant *variant;
     HeadRows k, v;

@@ -1,4 +1,4 @@
-// Attention cut into tiles and split over threads, and writing to pages: what Python and recorded programs call.
+// Attention cut into tiles and split over threads, and writing to pages, for Python and recorded programs.
 
 #pragma once
 
@@ -15,7 +15,7 @@ struct HeadRows {
     std::int64_t token_stride, head_stride;
 };
 
-// Where the tokens and requests of a step live in one cache group.
+// Cache slots and block tables of a step's tokens and requests in one cache group.
 struct GroupTables {
     const std::int64_t *slots;
     std::int64_t num_slots;
@@ -25,7 +25,7 @@ struct GroupTables {
     std::int64_t requests;
 };
 
-// How queries see keys.
+// Visibility of keys to queries, and changes of scores.
 struct Masking {
     float scale;
     bool causal;
@@ -36,14 +36,14 @@ struct Masking {
     std::int64_t bias_head_stride, bias_query_stride;
 };
 
-// One layer's pages, whose arena must outlive it.
+// Pages of one layer. The arena must outlive this.
 class Pages {
 public:
     Pages(std::uint8_t *arena, std::int64_t kv_heads, std::int64_t block_tokens, std::int64_t head_dim,
           Element key_element, Element value_element, std::int64_t key_offset, std::int64_t value_offset,
           std::int64_t key_scale_offset, std::int64_t value_scale_offset, const float *key_balance);
 
-    // One token's keys and values; a negative slot is skipped.
+    // Stores one token's keys and values, unless the slot is negative.
     void store_token(const float *k, std::int64_t k_head_stride, const float *v, std::int64_t v_head_stride,
                      std::int64_t slot, const Variant &variant) const;
     void store(const HeadRows &k, const HeadRows &v, const std::int64_t *slots, std::int64_t tokens, int threads,
@@ -60,7 +60,7 @@ private:
     std::int64_t kv_heads_, block_tokens_, head_dim_;
 };
 
-// Without pages: sequences laid end to end.
+// Attention without pages over sequences laid end to end.
 void attend_sequences(const HeadRows &q, const HeadRows &k, const HeadRows &v, std::int64_t heads, std::int64_t kv_heads,
                       std::int64_t head_dim, const std::int32_t *seq_start, std::int64_t sequences,
                       const Masking &masking, float *out, int threads, const Variant &variant);

@@ -1,7 +1,7 @@
-// Attention for the few rows of one decoding query: keys and values are used as they are converted, not from a copy.
+// Attention for the few rows of one decoding query: keys and values are converted in registers and used there.
 //
-// The arithmetic is that of many rows: a product is the sum of eight lanes that run over the channels in order, and a
-// row's values are added key by key. Compiled once per instruction set, so everything here has internal linkage.
+// The arithmetic equals many_rows.h: a product is the sum of eight lanes that run over the channels in order, and a row's
+// values are added key by key. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -13,15 +13,15 @@
 namespace antiphon {
 namespace {
 
-constexpr int kFewRows = 4;  // held in registers together
+constexpr int kFewRows = 4;  // rows held in registers together
 
-// Consecutive tokens of one block and head, as they are stored.
+// Consecutive tokens of one block and head in their stored form.
 struct StoredTokens {
     const std::uint8_t *data, *scales;
     std::int64_t stride, scale_stride;
 };
 
-// Channels [i, i + 8) of a token.
+// Loads channels [i, i + 8) of a token.
 template <Element element> ANTIPHON_INLINE Floats load_channels(const StoredTokens &tokens, std::int64_t token, std::int64_t i) {
     const std::uint8_t *const source = tokens.data + token * tokens.stride;
     if constexpr (element == Element::f16) {
@@ -36,7 +36,7 @@ template <Element element> ANTIPHON_INLINE Floats load_channels(const StoredToke
     }
 }
 
-// scores[row][key] for `count` keys; up to three elements after them are overwritten.
+// Computes scores[row][key] for `count` keys; overwrites up to three elements after them.
 template <Element element, int rows>
 void score_keys(const float *q, std::int64_t width, const StoredTokens &keys, std::int64_t count, float *scores,
                 std::int64_t score_stride) {

@@ -13,10 +13,10 @@ struct HeadsWork {
     const HeadsCall *call;
     const Variant *variant;
     std::int64_t tokens, tokens_per_task;
-    float *scratch;  // a token's keys, for each thread
+    float *scratch;  // keys of one token for each thread
     std::int64_t key_floats;
 
-    // Heads of one token: normalised and rotated, or only rotated.
+    // Rotates the heads of one token, normalised before if there is a weight.
     void prepare(const HeadRows &rows, std::int64_t heads, const float *weight, float eps, std::int64_t token,
                  float *out) const {
         const std::int64_t head_dim = call->pages->head_dim();

@@ -1,4 +1,4 @@
-// Norm, rotary embedding and the store to pages in one pass over the tokens: what recorded programs call.
+// Norm, rotary embedding and the store to pages in one pass over the tokens, for recorded programs.
 
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace antiphon {
 
-// Normalises (where there are weights) and rotates queries and keys, and stores keys and values to their slots.
+// Normalises queries and keys if they have weights, rotates them, and stores keys and values to their slots.
 struct HeadsCall {
     HeadRows q, k, v;
     std::int64_t heads;
-    const float *q_norm, *k_norm;  // null, or head_dim weights each
+    const float *q_norm, *k_norm;  // null, or [head_dim]
     float q_eps, k_eps;
     const std::int32_t *positions;
     const float *table;

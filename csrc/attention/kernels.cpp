@@ -17,7 +17,7 @@ struct Range {
     bool empty() const { return begin >= end; }
 };
 
-// The parts of a row's view within a partition: of the first tokens, and of the window.
+// Keys that a row sees within a partition: of the sink tokens, and of the window.
 struct RowView {
     Range parts[2];
     RowView(const Attention &a, const AttentionTile &tile, std::int64_t row, Range partition) {
@@ -28,7 +28,7 @@ struct RowView {
     }
 };
 
-// A tile's values to `rows` rows from `row` on, each of which adds what it sees; together where all see the same.
+// Adds the visible values of a tile to `rows` rows from `row` on; keys that all rows see are added to these together.
 template <int rows>
 void add_visible(const Workspace &w, Matrix values, Range tile_keys, std::int64_t first, const Range *seen, std::int64_t row) {
     Range common = tile_keys;
@@ -59,7 +59,7 @@ void add_visible(const Workspace &w, Matrix values, Range tile_keys, std::int64_
     }
 }
 
-// Calls visit(begin, end) for the pieces of `range` that lie within one block and one tile of keys each.
+// Calls visit(begin, end) for the parts of `range` that lie within one block and one tile of keys each.
 template <class Visit> ANTIPHON_INLINE void for_each_tile(const Attention &a, Range range, Visit visit) {
     const std::int64_t step = a.block_tokens < kKeyTile ? a.block_tokens : kKeyTile;
     while (!range.empty()) {
@@ -70,7 +70,7 @@ template <class Visit> ANTIPHON_INLINE void for_each_tile(const Attention &a, Ra
     }
 }
 
-// Scores of one row become weights e^(score - maximum); the row's maximum and total go in front of its sum of values.
+// Turns the scores of one row into weights e^(score - maximum), and stores maximum and total before its sum of values.
 void weigh_row(const Attention &a, const AttentionTile &tile, const RowView &view, std::int64_t row, std::int64_t first,
                float *scores, float *partial) {
     partial[0] = -kInfinity;
@@ -133,7 +133,7 @@ void load_queries(const Attention &a, const AttentionTile &tile, const Workspace
 
 constexpr std::int64_t kBand = 64;  // rows whose views are held at a time
 
-// The partition's values to the sums of rows [band, band_end).
+// Adds the values of a partition to the sums of rows [band, band_end).
 void add_band(const Attention &a, const AttentionTile &tile, const Workspace &w, Range partition, const Range (&parts)[2],
               std::int64_t band, std::int64_t band_end) {
     Range views[2][kBand];
@@ -159,7 +159,7 @@ void add_band(const Attention &a, const AttentionTile &tile, const Workspace &w,
     }
 }
 
-// Blocks lie anywhere in memory, so hardware prefetching does not find the next one.
+// Prefetches tokens of the next block: blocks lie anywhere in memory, so hardware prefetching does not find it.
 void prefetch_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t kv_head, Range tokens) {
     if (tokens.empty()) return;
     const std::int64_t in_block = a.block_tokens - tokens.begin % a.block_tokens, left = tokens.end - tokens.begin;
@@ -168,8 +168,8 @@ void prefetch_tokens(const Region &region, const Attention &a, const AttentionTi
     for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(stored.data + i, 0, 2);
 }
 
-// Calls visit(tokens, begin, count, element, rows, first row) for each handful of rows of each head, block by block: the
-// heads of a block are contiguous and read in one pass.
+// Calls visit(tokens, begin, count, element, rows, first row) for each handful of rows of each head, block by block, since
+// the heads of a block are contiguous and read in one pass.
 template <class Visit>
 ANTIPHON_INLINE void for_each_read(const Region &region, const Attention &a, const AttentionTile &tile, Range part,
                                    Visit visit) {
@@ -200,7 +200,7 @@ void weigh_part(const Attention &a, const AttentionTile &tile, const Workspace &
     });
 }
 
-// One partition of all rows, into w.sums.
+// Computes one partition for all rows into w.sums.
 void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &w, const Visible &seen, std::int64_t index) {
     const Range partition{index * kPartition, (index + 1) * kPartition};
     const Range parts[2] = {Range{0, seen.sink_end}.clipped(partition.begin, partition.end),
@@ -232,7 +232,7 @@ void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &
     }
 }
 
-// A sink is a logit without a value: what a row begins with.
+// Starts each row with its sink, a logit without a value.
 void begin_rows(const Attention &a, const AttentionTile &tile, const Workspace &w) {
     for (std::int64_t row = 0; row < w.rows; ++row) {
         float *running = w.running + row * w.partial;

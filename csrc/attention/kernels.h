@@ -1,8 +1,8 @@
 // Attention over cached pages or plain rows, and writing to pages.
 //
-// A query's result is fixed by its position: keys are taken in partitions of kPartition positions, counted from the
-// sequence's start. Each gives a maximum, a total and a weighted sum of values, computed key by key in ascending order;
-// the partitions are then joined in ascending order. So the rest of the batch, chunks and threads change no bit.
+// The order of additions for a query depends on its position alone: keys are taken in partitions of kPartition positions,
+// counted from the sequence's start. A partition has a maximum, a total and a weighted sum of values, computed key by key in
+// ascending order; partitions are then joined in ascending order. So other requests, chunks and threads change no bit.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace antiphon {
 
 constexpr std::int64_t kPartition = 256;
-constexpr std::int64_t kOffsetUnit = 256;  // bytes that a block table's entries count
+constexpr std::int64_t kOffsetUnit = 256;  // bytes in the unit of block table entries
 constexpr int kScaleChannels = 32;         // channels that share a scale in int8 pages
 
 enum class Element : int { f32, f16, bf16, i8 };
@@ -22,9 +22,9 @@ struct Region {
     Element element;
     std::uint8_t *base;
     std::int64_t head_stride, token_stride;
-    std::uint8_t *scale_base;  // of int8
+    std::uint8_t *scale_base;  // scales of int8 elements
     std::int64_t scale_head_stride, scale_token_stride;
-    const float *balance = nullptr;  // of int8 keys: [kv heads, head_dim] that stored keys are divided by, or null
+    const float *balance = nullptr;  // [kv heads, head_dim]: divisors of stored int8 keys, or null
 };
 
 struct Attention {
@@ -45,21 +45,21 @@ struct Attention {
     std::int64_t bias_head_stride, bias_query_stride;
 };
 
-constexpr std::int64_t kFewHeads = 8;  // of a kv head, for which keys and values are used as they are converted
+constexpr std::int64_t kFewHeads = 8;  // maximum heads per kv head for `reads_once`
 
-// Whether the keys and values of a request are used as they are converted, not from a copy of them.
+// Whether keys and values are converted in registers (few_rows.h), not to a copy (many_rows.h).
 static inline bool reads_once(const Attention &a, std::int64_t num_queries) {
     return num_queries == 1 && a.heads_per_kv_head <= kFewHeads && a.head_dim % 8 == 0;
 }
 
-// Consecutive queries of one request with all heads of one kv head; or, where `reads_once`, one query with the heads of
-// several, which are contiguous in a block. A query has `heads` rows.
+// Consecutive queries of one request with all heads of one kv head; if `reads_once`, one query with the heads of several
+// kv heads, which are contiguous in a block. A query has `heads` rows.
 struct AttentionTile {
-    const std::int32_t *block_table;  // null: plain rows, of which the sequence's first is `first_key`
+    const std::int32_t *block_table;  // null: plain rows, from row `first_key` on
     std::int64_t first_key;
     std::int64_t length;  // keys of the sequence
     std::int64_t first_query, num_queries;
-    std::int64_t position;  // of the first query
+    std::int64_t position;  // position of the first query
     std::int64_t kv_head, kv_heads;
 
     std::int64_t heads(const Attention &a) const { return kv_heads * a.heads_per_kv_head; }
@@ -68,13 +68,13 @@ struct AttentionTile {
 };
 
 struct AttentionKernels {
-    // All of a tile.
+    // Computes a whole tile.
     void (*attend)(const Attention &, const AttentionTile &, float *scratch);
-    // One partition of a tile; `partial` is `partial_floats` for each row. Then `join` of all the partitions that the
-    // tile sees, `stride` floats from one to the next: together the same as `attend`.
+    // Computes one partition of a tile; `partial` has `partial_floats` for each row. `join` then combines all partitions
+    // that the tile sees, `stride` floats apart. The result equals that of `attend`.
     void (*attend_partition)(const Attention &, const AttentionTile &, std::int64_t partition, float *scratch, float *partial);
     void (*join)(const Attention &, const AttentionTile &, const float *partials, float *scratch, std::int64_t stride);
-    // Head rows of k or v, `head_dim` floats each, into their place in a block.
+    // Stores a row of k or v, `head_dim` floats, to its slot in a block.
     void (*store)(const Region &, std::int64_t head_dim, std::int64_t block_offset, std::int64_t head, std::int64_t token,
                   const float *row);
 };
@@ -83,14 +83,14 @@ constexpr std::int64_t kKeyTile = 64;
 
 static inline std::int64_t padded_head(std::int64_t head_dim) { return (head_dim + 7) / 8 * 8; }
 
-// A row's maximum and total, then its weighted sum of values.
+// Floats of a row's partial result: its maximum and total, padded to eight, then its weighted sum of values.
 static inline std::int64_t partial_floats(std::int64_t head_dim) { return 8 + padded_head(head_dim); }
 
 static inline std::int64_t attention_scratch_floats(std::int64_t rows, std::int64_t head_dim) {
     return rows * (padded_head(head_dim) + kPartition + 8 + 2 * partial_floats(head_dim)) + kKeyTile * padded_head(head_dim);
 }
 
-// The positions that a tile's queries can see: [0, sink_end) and [begin, end).
+// Positions that a tile's queries can see: [0, sink_end) and [begin, end).
 struct Visible {
     std::int64_t sink_end, begin, end;
 };

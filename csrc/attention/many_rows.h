@@ -1,4 +1,4 @@
-// Attention for many rows: keys and values are decoded once to a tile of floats, which all rows use.
+// Attention for many rows: keys and values are decoded once to a tile of floats that all rows use.
 //
 // Compiled once per instruction set, so everything here has internal linkage.
 
@@ -20,7 +20,7 @@ constexpr int kMicroRows = 4;
 constexpr int kMicroRows = 2;
 #endif
 
-// Where the parts of a tile's scratch begin.
+// Parts of a tile's scratch.
 struct Workspace {
     std::int64_t rows, width, partial;
     float *q, *scores, *sums, *running, *decoded;
@@ -61,7 +61,7 @@ void decode_row(Element element, const std::uint8_t *source, const std::uint8_t 
     }
 }
 
-// Where a token of a head lies; the next tokens of its block follow it.
+// Address of a token of a head; the next tokens of its block follow it.
 StoredTokens stored_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t kv_head,
                            std::int64_t begin) {
     const std::int64_t block = begin / a.block_tokens, token = begin % a.block_tokens;
@@ -77,8 +77,8 @@ StoredTokens stored_tokens(const Region &region, const Attention &a, const Atten
             region.scale_token_stride};
 }
 
-// Tokens [begin, begin + count) of one block, as floats whose rows are padded with zeros to full vectors. Rows that lie
-// far apart are copied together, since each would need its own TLB entry on every access.
+// Returns tokens [begin, begin + count) of one block as floats, rows padded with zeros to full vectors. Rows that lie far
+// apart are copied: each would need its own TLB entry on every access.
 Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin,
                    std::int64_t count, float *decoded) {
     const StoredTokens stored = stored_tokens(region, a, tile, tile.kv_head, begin);
@@ -93,7 +93,7 @@ Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile
     return {decoded, width};
 }
 
-// Four keys' products with `rows` queries. A product is the sum of eight lanes that run over the channels in order.
+// Multiplies four keys with `rows` queries. A product is the sum of eight lanes that run over the channels in order.
 template <int rows>
 ANTIPHON_INLINE void multiply_four(const float *q, std::int64_t width, const float *const (&keys)[4], float *scores) {
     Floats totals[rows][4];
@@ -117,7 +117,7 @@ ANTIPHON_INLINE void multiply_four(const float *q, std::int64_t width, const flo
     }
 }
 
-// Scores of `count` keys for all rows; up to three elements after them are overwritten.
+// Computes the scores of `count` keys for all rows; overwrites up to three elements after them.
 void multiply_keys(const Workspace &w, Matrix keys, std::int64_t count, float *scores) {
     for (std::int64_t k = 0; k < count; k += 4) {
         const float *four[4];

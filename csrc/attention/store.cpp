@@ -30,7 +30,7 @@ void store_int8(std::int64_t head_dim, const float *row, const float *balance, s
     }
 }
 
-// A loop without branches, which compilers vectorise.
+// Without branches, so that compilers vectorise the loop.
 template <class Round>
 ANTIPHON_INLINE void store_rounded(const float *row, std::int64_t count, std::uint8_t *target, Round round) {
     for (std::int64_t i = 0; i < count; ++i) {

@@ -39,7 +39,7 @@ void DecodeStep::gather(const Requests &requests) {
         for (std::int64_t t = 0; t < tokens; ++t) adapters_[t] = rows_.adapter[token_rows_[t]];
     }
     gather_tables(requests);
-    symbols_.assign(num_symbols_, tokens);  // tokens, and rows of logits
+    symbols_.assign(num_symbols_, tokens);  // numbers of tokens and of rows of logits
 }
 
 void DecodeStep::gather_tables(const Requests &requests) {

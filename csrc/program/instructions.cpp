@@ -16,7 +16,7 @@
 namespace antiphon {
 namespace {
 
-// Starts must not descend, and must lie within the tokens.
+// Throws `std::invalid_argument` if starts descend or lie outside the tokens.
 void check_starts(const std::int32_t *starts, std::int64_t sequences, std::int64_t tokens) {
     bool valid = starts[0] >= 0 && starts[sequences] <= tokens;
     for (std::int64_t s = 0; s < sequences; ++s) valid = valid && starts[s] <= starts[s + 1];
@@ -35,7 +35,7 @@ const std::int64_t *slots_of(const Frame &frame, int group, std::int64_t tokens)
     return tables.slots;
 }
 
-// Keys that the queries [first, last) of a sequence see, summed.
+// Sums the numbers of keys that the queries [first, last) of a sequence see.
 std::int64_t visible_pairs(const Masking &m, std::int64_t first, std::int64_t last, std::int64_t length) {
     std::int64_t pairs = 0;
     for (std::int64_t query = first; query < last; ++query) {

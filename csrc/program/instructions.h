@@ -1,4 +1,4 @@
-// The kinds of instructions. Each calls the same function as the operation of its name, so results are bit-identical.
+// Kinds of instructions. Each calls the same function as the operation of its name, so results are bit-identical.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace antiphon {
 
-// Queries, keys or values [tokens, heads, head_dim] in a value.
+// Operand of queries, keys or values [tokens, heads, head_dim].
 struct HeadsOperand {
     Operand operand;
     std::int64_t token_stride, head_stride;
@@ -96,7 +96,7 @@ struct PagedAttentionInstruction final : Instruction {
     HeadsOperand q;
     std::int64_t heads;
     int group;
-    Masking masking;  // its addresses are set by the run
+    Masking masking;  // without addresses, which each run sets
     Operand sinks, bias, out;
     Extent tokens;
     void run(const Frame &) const override;
@@ -127,7 +127,7 @@ struct AddInstruction final : Instruction {
     Operand x, y, out;
     std::int64_t x_stride, y_stride, width;
     Extent rows, y_rows;
-    std::int64_t most_y_rows;  // that a constant has; 0: no bound
+    std::int64_t most_y_rows;  // rows that a constant y has; 0: no bound
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override { return {rows.at(frame.symbols)}; }
 };
@@ -159,7 +159,7 @@ struct ConvolutionInstruction final : Instruction {
     }
 };
 
-// Does nothing; measures the cost of an instruction.
+// Does nothing: its time is the overhead of an instruction.
 struct EmptyInstruction final : Instruction {
     void run(const Frame &) const override {}
     Effort effort(const Frame &) const override { return {}; }

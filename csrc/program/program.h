@@ -1,4 +1,4 @@
-// A recorded forward pass: instructions over values whose sizes are symbolic, run in one call.
+// Recorded forward pass: instructions over values whose sizes are symbolic, run in one call.
 //
 // Values are numbered: first the addresses given to each run (inputs, then outputs), then buffers in the workspace,
 // then constants. Buffers are planned when the program is recorded.
@@ -28,25 +28,25 @@ struct Extent {
     }
 };
 
-// A part of the workspace: `bytes` for each unit of first · second symbols.
+// Part of the workspace: `bytes` for each unit of symbols[first] · symbols[second].
 struct Area {
     int first, second;
     std::int64_t bytes;
 };
 
-// A buffer: bytes from the start of its area, for each unit of it.
+// Buffer in an area: `offset` in bytes for each unit of the area.
 struct Buffer {
     int area;
     std::int64_t offset;
 };
 
-// A position within a value.
+// Address within a value, as an offset in bytes.
 struct Operand {
-    int value = -1;  // negative: there is none
+    int value = -1;  // number of the value; negative: no operand
     std::int64_t bytes = 0;
 };
 
-// The sizes and addresses of one run.
+// Sizes and addresses of one run.
 struct Frame {
     const std::int64_t *symbols;
     char *const *values;
@@ -59,11 +59,11 @@ struct Frame {
     }
 };
 
-// The work of one run of an instruction, as far as the recording does not tell.
+// Work of one run of an instruction that depends on the run's sizes.
 struct Effort {
-    std::int64_t rows = 0;   // of its result
-    std::int64_t pairs = 0;  // of query and key
-    std::int64_t keys = 0;   // of all requests
+    std::int64_t rows = 0;   // rows of the result
+    std::int64_t pairs = 0;  // pairs of query and key
+    std::int64_t keys = 0;   // keys read, of all requests
 };
 
 class Instruction {
@@ -90,11 +90,11 @@ public:
         profiles_.emplace_back();
     }
 
-    // Nanoseconds that the instructions took. Several threads may run a program at once: the workspace is the thread's.
+    // Runs the program and returns its nanoseconds. Several threads may run it at once: each has its own workspace.
     std::int64_t run(const std::vector<std::int64_t> &symbols, const std::vector<std::uintptr_t> &addresses,
                      const std::vector<GroupTables> &groups, int threads, const Variant &variant);
 
-    // Bytes of the workspace for these sizes.
+    // Returns the bytes of the workspace for the symbols' values.
     std::int64_t workspace_bytes(const std::vector<std::int64_t> &symbols) const;
 
     void profile(bool on) { profiling_ = on; }

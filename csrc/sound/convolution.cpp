@@ -9,12 +9,12 @@
 namespace antiphon {
 namespace {
 
-// Frames [first, last) of a convolution, each task finishing what it computed.
+// Frames [first, last) of a convolution; each task also applies the epilogue to its frames.
 struct FrameTasks {
-    static constexpr std::int64_t kFrames = 96;  // of a task: their inputs stay in the cache
+    static constexpr std::int64_t kFrames = 96;  // frames of a task: their inputs stay in the cache
     const Variant *variant;
     Convolution convolution;
-    Epilogue epilogue;  // without the addresses of its result
+    Epilogue epilogue;  // without the address of the result
     std::int64_t first, last;
 
     static void run(void *context, std::uint32_t index, int) {
@@ -35,7 +35,7 @@ void run_convolution(const ConvolutionCall &c, int threads, const Variant &varia
     thread_local Scratch edges;
     const std::int64_t columns = c.kernel * c.channels;
     // Frames lie end to end, so the taps of an output are one run of floats. Outputs at the edges have taps outside the
-    // frames; theirs are copied together.
+    // frames: their taps are copied to a buffer.
     const std::int64_t first = std::min((c.left + c.stride - 1) / c.stride, c.out_frames);
     const std::int64_t reach = c.frames + c.left - c.kernel;
     const std::int64_t last = std::max(first, reach < 0 ? 0 : std::min(reach / c.stride + 1, c.out_frames));

@@ -1,4 +1,4 @@
-// Convolution of frames, split over threads: what Python and recorded programs call.
+// Convolution of frames, split over threads, for Python and recorded programs.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace antiphon {
 
 // activation(x [windows, frames, channels] convolved + bias) → out [windows, out_frames, out_channels]. `panels` are the
-// weights as `Convolution` reads them, with the taps of an output one after the other, each with all input channels.
+// weights as `Convolution` reads them: the columns of an output are its taps in order, each with all input channels.
 struct ConvolutionCall {
     const float *panels;
     std::int64_t kernel, out_channels;

@@ -9,13 +9,13 @@
 namespace antiphon {
 namespace {
 
-// Outputs that are computed together: so many frames of so many panels of channels fill the registers.
+// Frames and panels of channels that are computed together: they fill the registers.
 #if defined(__AVX2__)
 constexpr int kFrames = 6, kPanels = 2;
 #else
 constexpr int kFrames = 8, kPanels = 1;
 #endif
-constexpr std::int64_t kColumns = 512;  // of one pass: a panel's part stays in the first-level cache
+constexpr std::int64_t kColumns = 512;  // columns of one pass: a panel's part stays in the first-level cache
 
 // totals += weight · x over the columns [begin, end).
 template <int frames, int panels>
@@ -55,7 +55,7 @@ ANTIPHON_INLINE void convolve_tile(const float *x, std::int64_t x_stride, const 
     }
 }
 
-// Columns [begin, end) of some frames and whole panels; earlier sums are in `out`.
+// Adds the products of columns [begin, end) for some frames and whole panels to the sums in `out`; column 0 starts them.
 template <int frames, int panels>
 void convolve_panels(const Convolution &c, std::int64_t frame, std::int64_t panel, std::int64_t begin, std::int64_t end) {
     Floats totals[frames][panels];
@@ -91,7 +91,7 @@ template <int panels> void convolve_frames(const Convolution &c, std::int64_t fi
     }
 }
 
-// The last panel, where it is not full.
+// Computes the last panel if it is not full.
 void convolve_rest(const Convolution &c, std::int64_t first, std::int64_t last, std::int64_t panel) {
     for (std::int64_t frame = first; frame < last; ++frame) {
         Floats totals[1][1] = {{zeros()}};

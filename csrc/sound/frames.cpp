@@ -67,7 +67,7 @@ void sum_channels(const FrameSums &s, std::int64_t block, std::int64_t first, st
     }
 }
 
-// Up to eight channels of one frame. Taps before the first frame and after the last are skipped.
+// Convolves up to eight channels of one frame. Taps before the first frame and after the last are skipped.
 template <class Part>
 ANTIPHON_INLINE void convolve_frame(const Depthwise &d, std::int64_t frame, std::int64_t channel, Part part) {
     Floats total = d.bias ? part.load(d.bias + channel) : zeros();
@@ -80,7 +80,7 @@ ANTIPHON_INLINE void convolve_frame(const Depthwise &d, std::int64_t frame, std:
     part.store(d.out + frame * d.channels + channel, total);
 }
 
-// Eight channels of frames whose taps all lie among the frames; the weights stay in registers.
+// Convolves eight channels of frames whose taps all lie within the sequence; the weights stay in registers.
 template <int kTaps>
 ANTIPHON_INLINE void convolve_inside(const Depthwise &d, std::int64_t begin, std::int64_t end, std::int64_t channel) {
     Floats weights[kTaps];
@@ -96,7 +96,7 @@ ANTIPHON_INLINE void convolve_inside(const Depthwise &d, std::int64_t begin, std
     }
 }
 
-// `kTaps` is 0 where a number of taps has no loop of its own.
+// `kTaps` is 0 for numbers of taps without a loop of their own.
 template <int kTaps> void convolve_channels(const Depthwise &d, std::int64_t begin, std::int64_t end) {
     const auto between = [](std::int64_t low, std::int64_t value, std::int64_t high) {
         return value < low ? low : value > high ? high : value;

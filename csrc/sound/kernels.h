@@ -1,4 +1,4 @@
-// Work on frames of sound: convolution, norms over the frames of an utterance, recurrence, the parts of a vocoder.
+// Kernels for frames of sound: convolution, norms over the frames of an utterance, recurrence, the parts of a vocoder.
 
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace antiphon {
 
-// Sums of x - origin and of its square over some frames, for every channel.
+// Sums of x - origin and of its square over blocks of frames, for every channel.
 struct FrameSums {
     const float *x;
     std::int64_t channels;
     const float *origin;  // [channels]
-    float *sums, *squares;  // [blocks, channels]: of each block of kSumFrames frames
+    float *sums, *squares;  // [blocks, channels]; a block has kSumFrames frames
     std::int64_t frames;
 };
 constexpr std::int64_t kSumFrames = 128;
@@ -25,8 +25,8 @@ struct FrameNorm {
     const float *mean, *gain, *offset;  // [channels]
     FrameFunction function;
     float slope;
-    float *out;  // as x
-    std::uint16_t *half_out;  // where it is wanted in 16 bits, with `round`
+    float *out;  // [frames, channels]
+    std::uint16_t *half_out;  // if not null, the result goes here in 16 bits, converted by `round`
     void (*round)(const float *x, std::uint16_t *out, std::int64_t count);
 };
 
@@ -39,56 +39,56 @@ struct Depthwise {
     float *out;
 };
 
-// The source of a vocoder: all harmonics of a pitch below `highest` Hz, each of amplitude 1; 0 where it is under `lowest`.
-// Between the centres of two frames the pitch is interpolated.
+// Source of a vocoder: the harmonics up to `highest` Hz of a pitch, each of amplitude 1; 0 where the pitch is at most
+// `lowest`. The pitch is interpolated between the centres of frames.
 struct PulseTrain {
     const float *pitch;  // [frames], in Hz
     std::int64_t frames, hop;
     double rate;
     float lowest, highest;
-    const float *share;  // [hop]: of the later of the two frames that a sample lies between
-    double *before;      // [frames]: the pitch of all samples before the frame, added up
+    const float *share;  // [hop]: weight of the later of the two frames that a sample lies between
+    double *before;      // [frames]: sum of the pitch of all samples before the frame
     float *out;          // [frames, hop]
 };
 
-// The spectrum of a vocoder: source filtered, plus noise shaped, plus a free part. For a frame and a bin,
-// source · e^level · e^(iπ tanh turn) + noise · e^noise_level + e^free_level · e^(i free_phase); levels count up to 7.
+// Spectrum of a vocoder: filtered source, shaped noise and a free part, summed. For a frame and a bin,
+// source · e^level · e^(iπ tanh turn) + noise · e^noise_level + e^free_level · e^(i free_phase); levels are at most 7.
 struct SpectraSum {
-    const float *source;   // [frames, bins], complex as all but `spectra`
+    const float *source;   // [frames, bins], complex like all arrays but `spectra`
     const float *spectra;  // [frames, 5, bins]: level, turn, noise_level, free_level, free_phase
     const float *noise;    // [bins, noise_stride]
     std::int64_t noise_stride, bins;
     float *out;            // [frames, bins]
 };
 
-// out[frame] = weight · x[frame ..], for weights of [channels, columns] in panels of eight channels, each [columns, 8] and
-// the last padded with zeros.
+// out[frame] = weight · x[frame ..], for weights of [channels, columns] in panels of eight channels, each [columns, 8]; the
+// last panel is padded with zeros.
 struct Convolution {
     const float *panels;
     std::int64_t columns, channels;
     const float *x;
-    std::int64_t x_stride;  // from the inputs of one frame to those of the next, which may overlap
+    std::int64_t x_stride;  // from one frame's inputs to the next frame's, which may overlap
     float *out;
     std::int64_t out_stride;
 };
 
-// One direction of an LSTM over one sequence.
+// One direction of an LSTM layer over one sequence.
 struct Recurrence {
     const float *panels;  // [hidden / 8, hidden, 4 gates, 8]
     std::int64_t hidden, steps;  // hidden is a multiple of 8
-    const float *inputs;  // [steps, inputs_stride], the gates' sums without the recurrent part: input, forget, cell, output
+    const float *inputs;  // [steps, inputs_stride]: gates without their recurrent part: input, forget, cell, output
     std::int64_t inputs_stride;
     float *out;
     std::int64_t out_stride;
     bool backward;
     float *h, *c;  // initial state, overwritten by the final state; null: zeros
-    float *state;  // room for 3 * hidden
+    float *state;  // scratch of 3 * hidden
 };
 
 struct FrameKernels {
-    // Blocks [begin, end).
+    // Computes blocks [begin, end).
     void (*sums)(const FrameSums &, std::int64_t begin, std::int64_t end);
-    // Frames [begin, end).
+    // These compute frames [begin, end).
     void (*norm)(const FrameNorm &, std::int64_t begin, std::int64_t end);
     void (*depthwise)(const Depthwise &, std::int64_t begin, std::int64_t end);
     void (*convolve)(const Convolution &, std::int64_t begin, std::int64_t end);

@@ -1,4 +1,4 @@
-// The table of the frame kernels. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Table of the frame kernels. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "sound/kernels.h"
 

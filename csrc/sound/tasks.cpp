@@ -55,7 +55,7 @@ void run_adaptive_norm(const AdaptiveNormCall &call, int threads, const Variant 
     std::vector<float> memory((2 * blocks + 3) * channels);
     float *const mean = memory.data(), *const gain = mean + channels, *const offset = gain + channels;
     float *const sums = offset + channels, *const squares = sums + blocks * channels;
-    // The first frame is subtracted from all, so that squares stay small where the mean is large.
+    // The first frame is subtracted from all: if the mean is large, the squares would lose precision.
     SumTasks first{{call.x, channels, call.x, sums, squares, call.frames}, &variant};
     run_tasks(std::uint32_t(blocks), threads, SumTasks::run, &first);
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -111,7 +111,7 @@ void run_recurrences(Recurrence *recurrences, std::int64_t count, int threads, c
     float *state = states.data();
     for (std::int64_t i = 0; i < count; ++i) {
         recurrences[i].state = state;
-        state += 3 * recurrences[i].hidden + 64;  // so that threads share no cache line
+        state += 3 * recurrences[i].hidden + 64;  // padding: threads must not share a cache line
     }
     RecurrenceTasks tasks{recurrences, &variant};
     run_tasks(std::uint32_t(count), threads, RecurrenceTasks::run, &tasks);

@@ -1,4 +1,4 @@
-// Work on frames of sound, split over threads: what Python calls.
+// Kernels for frames of sound, split over threads, for Python.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace antiphon {
 
-// Normalises frames [frames, channels] to mean 0 and variance 1 in every channel, then applies scale and shift, both times
-// alpha if given, and then the function.
+// Normalises x [frames, channels] to mean 0 and variance 1 in every channel, then applies scale and shift, both multiplied
+// by alpha if given, and then the function.
 struct AdaptiveNormCall {
     const float *x;
     std::int64_t frames, channels;
@@ -25,11 +25,11 @@ void run_adaptive_norm(const AdaptiveNormCall &call, int threads, const Variant 
 
 void run_depthwise(const Depthwise &depthwise, std::int64_t rows, int threads, const Variant &variant);
 
-// `share` and `before` are filled here.
+// Fills `share` and `before` first.
 void run_pulses(const PulseTrain &train, int threads, const Variant &variant);
 void run_spectra(const SpectraSum &spectra, std::int64_t frames, int threads, const Variant &variant);
 
-// `count` recurrences at once, without their states.
+// Runs `count` recurrences at once, and allocates their `state`.
 void run_recurrences(Recurrence *recurrences, std::int64_t count, int threads, const Variant &variant);
 
 }  // namespace antiphon

@@ -1,4 +1,4 @@
-// A vocoder of pulses and noise: its source, and spectra from the outputs of its network. Compiled once per instruction set,
+// Vocoder of pulses and noise: its source, and spectra from the outputs of its network. Compiled once per instruction set,
 // with ANTIPHON_VARIANT naming the set.
 
 #include "sound/kernels.h"
@@ -20,7 +20,7 @@ ANTIPHON_INLINE Lanes cosine(Lanes x) {
     return signed_by(near_cosine(angle.rest), angle.multiple);
 }
 
-// The pitch of a sample.
+// Pitch of a sample in Hz, interpolated between frames.
 ANTIPHON_INLINE float frequency(const PulseTrain &p, std::int64_t frame, std::int64_t sample) {
     const std::int64_t from = sample < p.hop / 2 ? frame - 1 : frame;
     const float start = p.pitch[from < 0 ? 0 : from], stop = p.pitch[from + 1 < p.frames ? from + 1 : from];
@@ -28,7 +28,7 @@ ANTIPHON_INLINE float frequency(const PulseTrain &p, std::int64_t frame, std::in
     return share < 0.5f ? start + share * rise : stop - (1.0f - share) * rise;
 }
 
-// Σ cos(h · angle) for h up to the highest harmonic, in closed form; its limit where the denominator vanishes.
+// Σ cos(h · angle) for h up to the highest harmonic, in closed form, or its limit where the denominator vanishes.
 ANTIPHON_INLINE Lanes harmonics(Lanes frequency, Lanes angle, Lanes lowest, Lanes highest) {
     const Lanes voiced = frequency > lowest ? frequency : lowest;
     const Lanes order = __builtin_convertvector(__builtin_convertvector(highest / voiced, LaneInts), Lanes) + 0.5f;
@@ -45,7 +45,7 @@ ANTIPHON_INLINE Turn turn(Floats x) {
     return {map([](Lanes a) -> Lanes { return cosine(a); }, x), map([](Lanes a) -> Lanes { return sine(a); }, x)};
 }
 
-// e^level, for levels up to 7.
+// e^level; larger levels count as 7.
 ANTIPHON_INLINE Floats magnitude(Floats level) {
     return map([](Lanes a) -> Lanes { return exp_within(clamped(a, kLowestPower, 7.0f)); }, level);
 }

@@ -173,7 +173,7 @@ class DeviceExecutor:
         return found
 
     def _record(self, max_rows: int, vocab_size: int, max_step_tokens: int) -> None:
-        """Lower the model's recording to kernels. Without kernels, steps run operation by operation, prompts in graphs."""
+        """Lower the model's recording to kernels; steps without kernels run operation by operation."""
         decoder, compute_type = self._decoder, self._device.compute_type
         eager = self._device.stream is not None
         forward: Callable[[Tensor, StepSize], Tensor] | None = self._unpacked_forward if eager else None

@@ -57,7 +57,7 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
 def _plain_norm(
     heads: Traced, instructions: Sequence[Instruction], writer: dict[int, int], uses: Counter[int]
 ) -> NormInstruction | None:
-    """Return the per-head RMS norm that writes `heads`, or None without one or if other instructions read its result."""
+    """Return the per-head RMS norm that writes `heads`; None without one, or if other instructions read its result."""
     index = writer.get(id(heads.value))
     norm = None if index is None else instructions[index]
     if not isinstance(norm, NormInstruction) or norm.centred or norm.residual is not None or norm.bias is not None:
