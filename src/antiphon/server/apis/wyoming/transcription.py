@@ -103,7 +103,6 @@ class WyomingTranscription:
     async def _feed(
         self, first: Frame, stream: AsyncTranscription, voice: AsyncVoiceActivity, context: RequestContext
     ) -> None:
-        """Send sound to the engine until the client ends it."""
         if first.type == AUDIO_START:
             self._format = sound_format(first)
         self._origin = timestamp(first)

@@ -73,7 +73,6 @@ class MessageBuilder:
 
 
 def deltas(pieces: Sequence[Piece]) -> list[WireEvent]:
-    """Return a chunk's `delta` for each piece."""
     changes: list[WireEvent] = []
     for piece in pieces:
         if isinstance(piece, Content):
