@@ -15,7 +15,7 @@ from antiphon.runtime.calls.events import FINAL_EVENTS, Event, TextDelta
 
 
 class Sink(Protocol):
-    """Takes events from any thread and never blocks it."""
+    """Receiver of events from any thread; never blocks it."""
 
     def put(self, call_id: str, event: Event) -> None:
         """Deliver an event of a call, or of one of its samples."""
@@ -31,7 +31,7 @@ class Inbox(Protocol):
 
 
 class ThreadSink:
-    """Delivers events to the inboxes of their calls, in the thread that emitted them. Inboxes are thread-safe."""
+    """A sink that calls the inboxes of calls in the thread that emitted the events. Inboxes are thread-safe."""
 
     def __init__(self) -> None:
         self._inboxes: dict[str, Inbox] = {}
@@ -74,7 +74,7 @@ class ThreadSink:
 
 
 class AsyncioSink(ThreadSink):
-    """Delivers events to inboxes in their event loop, which is woken once a step."""
+    """A sink that calls inboxes in their event loop, which is woken once a step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

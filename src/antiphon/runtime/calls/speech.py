@@ -37,7 +37,7 @@ class SpeechChunk(CallEvent):
 class SpeechStats(FinalEvent):
     """Statistics of a synthesis, in seconds unless the name says otherwise.
 
-    `worst_deficit` is the longest wait for sound of a listener who plays from the first chunk on. `skipped` are the
+    `worst_deficit` is the longest delay of sound for a listener who plays from the first chunk on. `skipped` are the
     first distinct runs of text that could not be read, shortened; `num_skipped_characters` counts the characters of all
     runs.
     """

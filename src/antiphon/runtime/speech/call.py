@@ -52,9 +52,9 @@ class _Text:
 
 
 class SpeechCall(ThreadCall):
-    """Emits chunks of speech and at the end `SpeechStats`, or an error. Create it, `prepare` it, then `start` it.
+    """A call that emits chunks of speech and at the end `SpeechStats`, or an error.
 
-    Text may be appended, and the call cancelled, from its creation on.
+    Create it, `prepare` it, then `start` it. Text may be appended, and the call cancelled, from its creation on.
     """
 
     id_prefix = "speech"

@@ -82,7 +82,7 @@ class Speaker:
 
 
 class Reader:
-    """Turns the clauses of one text into utterances. Its constructor rejects an unknown voice or language."""
+    """Reader of the clauses of one text as utterances. Its constructor rejects an unknown voice or language."""
 
     def __init__(self, speaker: Speaker, options: SpeechOptions) -> None:
         self._model = speaker.model

@@ -51,7 +51,7 @@ class Completion:
 
 
 class SampleOutput:
-    """Turns a request's tokens into text, in the engine's thread, where `take` and `ended` are called too.
+    """The text of a request's tokens. Tokens come, and `take` and `ended` are called, in the engine's thread.
 
     `mark` is called once when there is something to take, and again only after `take`: a step gives a sample one delta.
     """

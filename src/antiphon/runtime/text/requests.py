@@ -57,7 +57,7 @@ def known_priority(value: int) -> Priority:
 
 @dataclass
 class RequestFactory:
-    """Creates the requests of one model. The grammar compiler is created for the first constraint."""
+    """Factory of the requests of one model. The grammar compiler is created for the first constraint."""
 
     loaded: LoadedModel
     #: Slot of the adapter of all requests (-1 for none), and the adapter's digest.

@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # needs msgspec, which an embedded engine runs without
 
 
 class TranscriptionCall:
-    """Emits `TranscriptProgress` and at the end the transcript, or an error. `cancel` may come before `run`.
+    """A call that emits `TranscriptProgress` and at the end the transcript, or an error.
 
-    `run` looks for a cancellation after it has created its runner, and `cancel` notes it before it looks for a runner,
-    so one of the two takes effect.
+    `cancel` may come before `run`: `run` looks for a cancellation after it has created its runner, and `cancel` notes
+    it before it looks for a runner, so one of the two takes effect.
     """
 
     id_prefix = "transcription"

@@ -33,7 +33,7 @@ class TranscriptionEngine(CallEngine, Protocol):
 
 
 class Transcriber:
-    """Transcribes recordings with one loaded model. Safe to share: every call has its own state.
+    """Transcriber of recordings with one loaded model. Safe to share: every call has its own state.
 
     With `speculates`, the last transcript of a window that grows is the draft of the next.
     """

@@ -179,7 +179,7 @@ class HearingCall(ThreadCall):
                 self._pending.append(item)
 
     def _queue(self, sound: _Sound) -> None:
-        """Join sound with sound that waits, up to `STEP` samples: each call of the detector waits for the engine."""
+        """Join sound with waiting sound, up to `STEP` samples, since each call of the detector waits for the engine."""
         samples, last = sound.samples, self._pending[-1] if self._pending else None
         if isinstance(last, _Sound) and len(last.samples) + len(samples) <= STEP:
             samples = np.concatenate([last.samples, samples])

@@ -13,7 +13,7 @@ MAX_BLOCK_TOKENS = 128
 
 
 class RepetitionDetector:
-    """Detects repetition in the tokens of one answer, as they come.
+    """Detector of repetition in the tokens of one answer, as they come.
 
     An answer repeats itself when its last tokens are four copies of the same block of 20 to 128 tokens. Copies of a
     shorter block count as one long block: a loop of 3 tokens is detected after 80 tokens.

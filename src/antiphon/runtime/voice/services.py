@@ -98,7 +98,7 @@ class VoiceServices(Protocol):
 
 
 class Echo(Protocol):
-    """Removes our own voice from the microphone's sound (`EchoGuard`). Mono at 16 kHz."""
+    """Remover of our own voice from the microphone's sound (`EchoGuard`). Mono at 16 kHz."""
 
     def played(self, samples: Floats, at: float) -> None:
         """Announce sound that the speaker plays from `at` on, in milliseconds of the microphone's sound."""

@@ -57,9 +57,9 @@ def _command(
 class VoiceSession:
     """A conversation by voice, in an event loop. Commands return at once and never raise.
 
-    The error of a command is a `SessionError` event with the `tag` of the command. Events are read by iterating over
-    the session, which ends after `close`. After `commit`, commands wait until the turn's item is in the conversation,
-    so that their order holds.
+    A command that fails emits a `SessionError` event with its `tag`. Events are read by iterating over the session,
+    which ends after `close`. After `commit`, commands wait until the turn's item is in the conversation, so that their
+    order holds.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ Decision = Began | Paused | Resumed | Look | Completed | Dropped | Idle
 
 
 class TurnDetector:
-    """Turns frames of `frame` samples each into decisions.
+    """Detector of turns in frames of `frame` samples each.
 
     Every turn gives `Began`, then `Paused` and `Resumed` alternately, with `Look`s after a `Paused`, then `Completed`
     (after a `Paused`) or `Dropped`. A turn that the caller ends gives neither. Manual detection decides nothing.

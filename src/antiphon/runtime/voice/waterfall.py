@@ -37,7 +37,7 @@ class Stage:
 class Waterfall:
     """Marks of a turn, in seconds of the session's clock; None for a mark that was not reached.
 
-    The last two are when the first text and sound went out. Output that was made before the turn was decided (a
+    `first_text` and `first_sound` are when these went out. Output that was made before the turn was decided (a
     speculative answer) waits for the decision. Responses that the client asked for begin with `requested`.
     """
 

@@ -29,7 +29,7 @@ MIN_SPEECH = 0.2
 
 
 class SpeechEdges:
-    """Turns probabilities of speech into alternating `VoiceStarted` and `VoiceStopped`. Pure: no thread, no clock."""
+    """Edges of speech, from its probabilities: `VoiceStarted` and `VoiceStopped` alternately. No thread, no clock."""
 
     def __init__(self, frame_seconds: float, min_silence: float) -> None:
         self._frame_seconds = frame_seconds
@@ -63,7 +63,7 @@ class SpeechEdges:
 
 
 class VoiceActivityCall(ThreadCall):
-    """Emits `VoiceStarted` and `VoiceStopped` alternately, and at the end `VoiceEnded`, or an error.
+    """A call that emits `VoiceStarted` and `VoiceStopped` alternately, and `VoiceEnded` or an error at the end.
 
     Create it, `prepare` it, then `start` it. Sound may be pushed, and the call cancelled, from its creation on.
     """

@@ -93,7 +93,7 @@ class SpeechWindow:
 
 
 class VoiceReader:
-    """Computes the probability of speech in sound that comes in chunks, with the engine's detector."""
+    """Reader of the probability of speech in sound that comes in chunks, with the engine's detector."""
 
     def __init__(self, detectors: Detectors, priority: Priority = Priority.NORMAL) -> None:
         model = detectors.model(VOICE_ACTIVITY)

@@ -16,7 +16,10 @@ class CancelledTranscriptionError(EngineError):
 
 
 class JobRunner:
-    """Runs window jobs for the thread that owns them. Ended requests go to `inbox`, which may take other items too."""
+    """Runner of window jobs for the thread that owns them.
+
+    Ended requests go to `inbox`, which may take other items too.
+    """
 
     def __init__(self, port: EnginePort, inbox: SimpleQueue[Any] | None = None) -> None:
         self._port = port

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Listener:
-    """Estimates playback: sound plays as soon as it comes, one chunk after the other. Times are seconds of a clock."""
+    """Estimate of playback: sound plays as soon as it comes, one chunk after the other.
+
+    Times are seconds of one clock.
+    """
 
     def __init__(self) -> None:
         self._ends_at = 0.0  # when all sound so far will have been played

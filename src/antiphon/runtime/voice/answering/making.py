@@ -39,7 +39,7 @@ Piece = AnswerPiece | SpeechChunk | MessageEnd | Made | Failed
 
 
 class Making:
-    """Passes an answer to `receive` in pieces: a message with its sound, then calls, at last `Made` or `Failed`.
+    """An answer in pieces, passed to `receive`: a message with its sound, then calls, at last `Made` or `Failed`.
 
     Pieces are held until `release`. After `abort` there are no more pieces.
     """

@@ -17,7 +17,7 @@ from antiphon.runtime.voice.waterfall import Marks
 
 
 class Answers:
-    """Starts the answers to turns. `is_spoken_to` returns whether the person is speaking now."""
+    """The session's answers to turns. `is_spoken_to` returns whether the person is speaking now."""
 
     def __init__(self, context: SessionContext, responses: Responses, is_spoken_to: Callable[[], bool]) -> None:
         self._context = context

@@ -33,7 +33,7 @@ MAX_WAITING = 330.0
 
 
 class Listening:
-    """Emits hearing events with positions in the session's sound. Controls wait in order until hearing is open.
+    """Hearing with positions in the session's sound. Controls wait in order until hearing is open.
 
     `on_lost` is called when hearing is lost, with its sound and controls so far: with the error, or with None after a
     restart and after repeated failures. `on_overflow` is called when sound is discarded because too much waits.

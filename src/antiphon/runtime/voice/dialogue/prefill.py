@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Prefill:
-    """Runs one prefill at a time; a newer one replaces it. A failure only costs time."""
+    """The session's only prefill; a newer one replaces it. A failure only costs time."""
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context

@@ -30,7 +30,7 @@ from antiphon.runtime.voice.items import Message, Role, SoundPart, new_id
 
 
 class TurnTaking:
-    """Takes hearing events in order. `on_committed` is called when a commit was carried out or failed."""
+    """Consumer of hearing events. `on_committed` is called when a commit was carried out or failed."""
 
     def __init__(
         self,
