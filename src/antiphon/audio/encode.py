@@ -163,8 +163,6 @@ class _Buffer:
 
 
 class _CodecSink:
-    """Writer of a codec in its container, by PyAV."""
-
     def __init__(self, codec: _Codec, rate: int, channels: int, bit_rate: int | None) -> None:
         av = self._av = import_dependency("av", f"encoding with {codec.encoder}")
         self._codec = codec

@@ -178,6 +178,5 @@ _LIKE = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "�
 
 
 def _plain_letters(word: str) -> str:
-    """Return the word without accents."""
     word = word.translate(_LIKE)
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))

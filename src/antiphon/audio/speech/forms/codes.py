@@ -52,7 +52,7 @@ def _with_leading_zero(match: Match) -> str | None:
 
 
 def _local(match: Match) -> str | None:
-    """Read a local telephone number, after a word such as "call" or if it begins with 555, as examples do: `555-1234`."""
+    """Read a local telephone number after a word such as "call", or with the exchange of examples: `555-1234`."""
     return _digits(match[0]) if match[0].startswith("555") or _CALL.search(before(match)) else None
 
 

@@ -58,7 +58,7 @@ def _date(month: str, day: str, year_: str | None) -> str:
 
 
 def _month_first(match: Match) -> str | None:
-    """Read a date with the month first: `May 6th, 2024` → May sixth twenty twenty four; `May 6-8` → May sixth to eighth."""
+    """Read a date with the month first: `May 6th, 2024` → May sixth twenty twenty four; also `May 6-8`."""
     if not 1 <= int(match["day"]) <= 31:
         return None
     last = f" to {ordinal(match['last'])}" if match["last"] else ""

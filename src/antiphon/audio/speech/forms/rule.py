@@ -54,12 +54,12 @@ def initials(entries: Iterable[str]) -> str:
 
 
 def before(match: Match) -> str:
-    """Return the text just before a match."""
+    """Return at most `WINDOW` characters before a match."""
     return match.string[max(0, match.start() - WINDOW) : match.start()]
 
 
 def after(match: Match) -> str:
-    """Return the text just after a match."""
+    """Return at most `WINDOW` characters after a match."""
     return match.string[match.end() : match.end() + WINDOW]
 
 

@@ -133,7 +133,6 @@ class ServerConfig:
     aliases: Mapping[str, str] = field(default_factory=dict)
     #: Whether OpenAI's names of models lead to the first model of their task.
     has_openai_names: bool = False
-    #: Adapters of models in `models`.
     adapters: tuple[AdapterSpec, ...] = ()
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
@@ -151,7 +150,7 @@ class ServerConfig:
     #: Whether to reject unknown fields of requests instead of ignoring them.
     is_strict: bool = False
     cors_origins: tuple[str, ...] = ()
-    #: Collector of traces.
+    #: URL of the collector of traces; None to record none.
     otlp_endpoint: str | None = None
     #: Folder for files and batches; None to offer neither.
     files_dir: Path | None = None

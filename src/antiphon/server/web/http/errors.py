@@ -99,7 +99,6 @@ GRAMMAR_SUBJECTS = ("the JSON schema ", "the regex ", "the choice ", "the gramma
 
 
 def api_error(error: AntiphonError) -> ApiError:
-    """Translate an AntiphonError into its error response."""
     found = (row[1:] for row in KINDS if isinstance(error, row[0]))
     status, code, name = next(found, (500, "engine_error", SERVER))
     message = str(error)

@@ -54,7 +54,6 @@ def described(
 
 
 def schemas_of(route: Route) -> RouteSchemas | None:
-    """Return the schemas that the route's handler declares, or None."""
     found: RouteSchemas | None = getattr(route.endpoint, ATTRIBUTE, None)
     return found
 

@@ -303,8 +303,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _ResponseTransport:
-    """Transport as a response uses it."""
-
     def __init__(self, protocol: BoundedProtocol) -> None:
         self._protocol = protocol
         self.write = protocol.transport.write

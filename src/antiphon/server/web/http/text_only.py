@@ -8,7 +8,6 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 TEXT_ONLY = "this model reads text only"
-#: Type of the validation error.
 ERROR_TYPE = "text_only"
 #: Types of parts without text, in the APIs of OpenAI and Anthropic.
 UNREADABLE = ("image", "image_url", "input_image", "image_file", "file", "input_file", "container_upload", "video_url")
