@@ -19,7 +19,10 @@ class LateHandle(Protocol):
     """Step handle that reports completion, which lets the loop wait for several devices at once."""
 
     def notify(self, on_done: Callable[[], None]) -> None:
-        """Call `on_done` from any thread when the step is done, or at once if it is; more than one call is allowed."""
+        """Call `on_done` from any thread when the step is done, or at once if it is done already.
+
+        `on_done` may be called more than once.
+        """
 
 
 @dataclass(slots=True, eq=False)

@@ -74,14 +74,14 @@ class TaskOptions:
     context: int | None = None
     stride: int | None = None
     max_tokens: int | None = None
-    #: Send prompts unchanged, without the model's chat template.
+    #: Whether prompts are sent unchanged, without the model's chat template.
     raw: bool = False
     language: str | None = None
     #: Second model, which transcribes a voice.
     judge: str | None = None
     #: Voice of a speech model.
     voice: str | None = None
-    #: Download nothing, not even a second model.
+    #: Whether downloads are forbidden, also of a second model.
     offline: bool = False
 
     def as_json(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ class PriorityPolicy(Policy):
     """Policy by priority level; each `ageing_seconds` of waiting raise a request by one level.
 
     A critical request may displace a normal or low one. Within a level, the request with the earliest `due` time goes
-    first; a request without one is due on arrival. A request does not age before it is due. None turns ageing off.
+    first; a request without one is due on arrival. A request does not age before it is due. With `ageing_seconds` of
+    None, no request ages.
     """
 
     displaces = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 #: Maximum tokens that a draft model drafts per request and step.
 MOST_PASSES = 8
-#: Minimum speed-up that drafting must promise.
+#: Minimum ratio of the token rates with and without drafting.
 MARGIN = 1.03
 #: Tokens within which drafting must pay for what the draft model has to catch up on.
 HORIZON = 256
@@ -42,7 +42,7 @@ class Passes:
 
     count: int
     indexes: list[int]
-    seconds: float  # seconds per token, relative to a step that verifies no draft
+    seconds: float  # time per token, as a fraction of a step that verifies no draft
 
 
 def best_passes(candidates: Sequence[DraftCandidate], others: int, costs: DraftingCosts) -> Passes:

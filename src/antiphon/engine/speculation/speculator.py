@@ -183,7 +183,7 @@ class Speculator:
         late += self._late_after([draft for _, draft in found], num_running) if sum(lengths) else 0.0
         if is_all and self._pays(num_running, step, num_running + sum(gains), late):
             return pending
-        more = late / step - 1.0  # relative to a step
+        more = late / step - 1.0  # extra time, as a fraction of a step
         return [one for (one, _), gain in zip(found, gains, strict=True) if gain > 1.0 + more]
 
     def _drafting_pays(self, able: Sequence[Request], running: Sequence[Request], context: int, seconds: float) -> bool:

@@ -26,7 +26,7 @@ GPU_TYPE = torch.bfloat16
 
 @dataclass(frozen=True)
 class Machine:
-    """Machine of an analysis. `device` is None for a GPU elsewhere: its limits are given, its memory is unknown."""
+    """Machine of an analysis. `device` is None for a GPU elsewhere, of which only the given limits are known."""
 
     name: str
     hardware: str

@@ -57,7 +57,7 @@ class LoadedModel:
     chat_template: ChatTemplate | None
     eos_ids: frozenset[int]
     report: LoadReport
-    voices: VoiceBook | None = None  # None except for speech models
+    voices: VoiceBook | None = None  # set for speech models only
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     #: Device on which the model computes.
     device: Device = field(default_factory=lambda: Device.parse(CPU))

@@ -22,7 +22,7 @@ from antiphon.runtime.calls.tasks import TASKS, TaskRequest
 
 
 class LoadModel(msgspec.Struct, frozen=True, tag=True):
-    """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
+    """Command to make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
 
     With `base`, it is an adapter of that resident model, at the path `reference`, and its name is `base:adapter`.
     Without `device`, it is loaded onto the engine's own.
@@ -36,26 +36,26 @@ class LoadModel(msgspec.Struct, frozen=True, tag=True):
 
 
 class UnloadModel(msgspec.Struct, frozen=True, tag=True):
-    """End the model's requests and free its memory. Answered by `Unloaded`."""
+    """Command to end the model's requests and free its memory. Answered by `Unloaded`."""
 
     name: str
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """End a call, or one of its samples by the sample's id."""
+    """Command to end a call, or one of its samples by the sample's id."""
 
     id: str
     reason: FinishReason = FinishReason.CANCELLED
 
 
 class GetFigures(msgspec.Struct, frozen=True, tag=True):
-    """Request the engine's figures. Answered by `Figures`."""
+    """Request for the engine's figures. Answered by `Figures`."""
 
     id: str
 
 
 class WatchActivity(msgspec.Struct, frozen=True, tag=True):
-    """Report the engine's activity until `UnwatchActivity`.
+    """Command to report the engine's activity until `UnwatchActivity`.
 
     Answered by an `Activity` with that id, a snapshot, and then by one without an id at every change, at most ten times
     a second.
@@ -65,11 +65,11 @@ class WatchActivity(msgspec.Struct, frozen=True, tag=True):
 
 
 class UnwatchActivity(msgspec.Struct, frozen=True, tag=True):
-    """Stop the reports, because the last listener has left."""
+    """Command to stop the reports, because the last listener has left."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
-    """End everything and exit."""
+    """Command to end everything and exit."""
 
 
 class CallInput(msgspec.Struct, frozen=True):
@@ -102,13 +102,13 @@ ToEngine = TaskRequest | CallInput | Abort | Administration
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """Sent once the engine's process is up and reads commands."""
+    """Notice that the engine's process is up and reads commands."""
 
     pid: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """Sent about once a second, outside of the loop's thread. `busy_seconds` is the age of the current step."""
+    """Sign of life, sent about once a second outside of the loop's thread; `busy_seconds` is the current step's age."""
 
     steps: int
     busy_seconds: float
@@ -175,7 +175,7 @@ class EventMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):
-    """Sent for a call that was rejected or failed; `kind` is the class of the `AntiphonError`.
+    """Error of a call that was rejected or failed; `kind` is the class of the `AntiphonError`.
 
     With an empty id, the engine could not be set up, and the process exits.
     """
@@ -206,7 +206,7 @@ class Activity(msgspec.Struct, frozen=True, tag=True):
 
 
 class Dying(msgspec.Struct, frozen=True, tag=True):
-    """Sent when the engine's loop failed; the process exits afterwards."""
+    """Notice that the engine's loop failed; the process exits afterwards."""
 
     cause: str
 

@@ -54,7 +54,7 @@ class ServedEngine(FrontEnd):
         self._call_threads = {
             kind: ThreadPoolExecutor(count, f"antiphon-{kind}") for kind, count in CALL_THREADS.items()
         }
-        #: Imported now, since the first request would wait for the import.
+        #: Implementations of the tasks, imported now because the first request would wait for the import.
         self._implementations: dict[type[TaskRequest], type[TaskCall]] = {
             task: resolve_name(task.implementation) for task in TASKS
         }
