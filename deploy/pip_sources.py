@@ -1,10 +1,10 @@
 """Print pip's configured sources of packages as arguments for uv, which does not read pip's configuration.
 
-The Makefile installs packages with uv, several times as fast as pip. On a machine whose pip is configured for a mirror,
-a folder of wheels or an index of its own, uv must look there too. Needs the standard library and pip.
+The Makefile installs packages with uv, several times as fast as pip. If a machine's pip is configured for a mirror, a
+folder of wheels or another index, uv must look there too. Needs the standard library and pip.
 
-pip takes the most specific wheel of a version from all indexes, uv the one of the first index that has the version. The
-default index therefore comes first: an extra one may hold only the pure wheel, without its native library.
+pip takes the most specific wheel of a version from all indexes, uv the wheel of the first index with the version. So
+the default index comes first: an extra index may hold only the pure wheel, without the native library.
 
     uv pip install $(python deploy/pip_sources.py) PACKAGE
 """

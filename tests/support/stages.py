@@ -1,7 +1,7 @@
-"""Run the stages of `make test` and `make test-all`, and report how long each took. Needs the standard library alone.
+"""Run the stages of `make test` and `make test-all`, and report how long each took. Needs only the standard library.
 
-stages.py begin                       forget the times of the last run
-stages.py run NAME COMMAND...         run a command as a stage; "{times}" in it is the stage's file of test times
+stages.py begin                       delete the times of the last run
+stages.py run NAME COMMAND...         run a command as a stage; "{times}" is replaced by its file of test times
 stages.py report MINUTES              the stages, the slowest tests, and the total beside its budget in minutes
 """
 

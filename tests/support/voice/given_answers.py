@@ -37,7 +37,7 @@ class GivenAnswer:
 
 
 class WrittenAnswer:
-    """Streamed given answer, word by word."""
+    """Answer that streams a given text word by word."""
 
     def __init__(self, given: GivenAnswer) -> None:
         words = given.text.split(" ")

@@ -26,7 +26,7 @@ class Exchange:
 @dataclass(frozen=True)
 class Dataset:
     exchanges: list[Exchange]
-    digest: str  # of the file, so that results of different files are not compared
+    digest: str  # SHA-256 of the file; results of different files are not compared
 
 
 def read_sharegpt(path: Path) -> Dataset:

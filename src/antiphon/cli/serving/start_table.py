@@ -26,7 +26,7 @@ class StartTable:
         self._num_left = len(preloaded) + sum(adapter.base in preloaded for adapter in plan.config.adapters)
         self._rows = [("", "STEP", "SECONDS", "MB")]
         self._failures: list[str] = []
-        self._weight_bytes: Counter[str] = Counter()  # by device
+        self._weight_bytes: Counter[str] = Counter()  # bytes by device
 
     def listening(self, url: str) -> None:
         self._url = url
