@@ -166,7 +166,7 @@ class EngineClient(Supervisor):
         if name in self._loads and self._loads[name][1] is done:
             del self._loads[name]
         if not done.cancelled():
-            done.exception()  # raised in the callers that wait for the load, if any
+            done.exception()  # retrieved, or asyncio would log it; callers that wait raise it
 
     def cancel_load(self, name: str) -> None:
         """Cancel a load that is under way or has just ended. A later load of this name waits for the cancellation."""

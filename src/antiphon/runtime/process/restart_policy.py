@@ -22,7 +22,7 @@ class RestartPolicy:
     min_failed_starts: int = 3
     #: Number of consecutive deaths.
     num_deaths: int = 0
-    #: Number of consecutive deaths before the process became ready, and the time of the first of them.
+    #: Number of consecutive failed starts, and the time of the first of them.
     num_failed_starts: int = 0
     failing_since: float = 0.0
 

@@ -185,7 +185,7 @@ class Residency:
         model.fetching = None
         model.loading_since = None
         if not done.cancelled():
-            done.exception()  # raised in the callers that wait for the load, if any
+            done.exception()  # retrieved, or asyncio would log it; callers that wait raise it
         if model.state is ModelState.READY and not model.uses:
             self._start_timer(model, model.keep_alive)
         self._forget(model)
