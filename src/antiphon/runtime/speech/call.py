@@ -225,7 +225,7 @@ class SpeechCall(ThreadCall):
         self._piece = self._next_piece()
 
     def _next_piece(self) -> Piece | None:
-        """Return the next utterance of the text so far, skipping clauses with nothing to say; None without any."""
+        """Return the next utterance of the text so far, or None. Clauses with nothing to say are skipped."""
         while True:
             for piece in self._clause_pieces:
                 self._account.take(piece)

@@ -141,7 +141,6 @@ def merged(items: Iterable[TextDelta | Ended]) -> deque[TextDelta | Ended]:
 
 
 def joined(parts: list[TextDelta]) -> TextDelta:
-    """Join deltas of one sample into one delta."""
     if len(parts) == 1:
         return parts[0]
     return TextDelta(

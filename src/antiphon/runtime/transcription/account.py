@@ -35,7 +35,6 @@ class TranscriptAccount:
     num_tokens: int = 0
 
     def take(self, job: WindowJob) -> None:
-        """Add a window that is done."""
         self.num_tokens += job.num_tokens
         self.count_window(job)
         self.note_language(job)

@@ -71,7 +71,7 @@ def last_turn(items: Sequence[Item]) -> list[Item]:
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
-    """Return the indices of the user's messages, with which turns begin, except index 0."""
+    """Return the indices of the user's messages, at which turns begin, except index 0."""
     return [index for index, item in enumerate(items) if index and isinstance(item, Message) and item.role is Role.USER]
 
 

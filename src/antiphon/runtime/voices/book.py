@@ -72,7 +72,6 @@ class VoiceBook:
 
     @property
     def languages(self) -> list[str]:
-        """Languages of the voices, sorted."""
         return sorted(set(self._languages.values()))
 
     @property

@@ -47,5 +47,4 @@ def catalog_voices(model: str) -> list[str] | None:
 
 
 def models_with_voice(name: str) -> list[str]:
-    """Return the catalog's speech models that have this voice."""
     return [model for model in models_for("synthesize") if name in (catalog_voices(model) or ())]

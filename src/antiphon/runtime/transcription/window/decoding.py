@@ -154,7 +154,6 @@ class WindowJob:
 
     @property
     def num_states(self) -> int:
-        """Number of encoder states of the window."""
         longest = self.recogniser.model.cross_tokens
         if not self.is_brief or not self.recogniser.loaded.device.is_cpu:
             return longest

@@ -70,7 +70,7 @@ class JobRunner:
         self._inbox.put(None)
 
     def abort(self, job: WindowJob) -> None:
-        """Abort a job, which is then never done. Its blocks are free before the next step."""
+        """Abort a job, which then never completes. Its blocks are free before the next step."""
         ids = [request_id for request_id, owner in self._owners.items() if owner is job]
         for request_id in ids:
             del self._owners[request_id]

@@ -41,7 +41,6 @@ def _is_unknown(part: object) -> bool:
 
 
 async def transcribed(context: SessionContext, message: Message) -> Message:
-    """Return the message with transcripts of its sound."""
     settings = context.settings
     parts = list(message.parts)
     for index, part in enumerate(parts):

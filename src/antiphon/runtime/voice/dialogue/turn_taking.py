@@ -132,7 +132,6 @@ class TurnTaking:
             self._answers.prefill(turn)
 
     def _show(self, turn: DialogueTurn, text: str) -> None:
-        """Emit the new text of the transcript."""
         if self._context.settings.show_transcripts and text.startswith(turn.shown) and len(text) > len(turn.shown):
             self._context.emit(TranscriptDelta(turn.item_id, 0, text[len(turn.shown) :]))
             turn.shown = text
