@@ -70,9 +70,9 @@ class BatchStore:
     async def _make_room(self, owner: str) -> None:
         own = self._all_of(owner)
         ended = [record for record in own if record.has_ended]
-        if len(own) - len(ended) >= MAX_BATCHES:
-            message = f"this key has {counted(len(own), 'batch', 'batches')} that have not ended; cancel some"
-            raise quota_error(message)
+        num_open = len(own) - len(ended)
+        if num_open >= MAX_BATCHES:
+            raise quota_error(f"this key has {counted(num_open, 'batch', 'batches')} that have not ended; cancel some")
         for record in ended[: max(0, len(own) + 1 - MAX_BATCHES)]:
             del self._records[record.id]
             await asyncio.to_thread(self._delete, record)
