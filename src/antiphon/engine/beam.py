@@ -74,7 +74,6 @@ class BeamGroup(Generic[Member]):
         return len(self._offers) == len(self.members)
 
     def has_offered(self, member: Member) -> bool:
-        """Return whether the member has offered candidates and waits for the other members."""
         return id(member) in self._offers
 
     def choose(self) -> list[Hypothesis[Member]]:

@@ -61,7 +61,6 @@ class EngineCore:
             self._has_several = has_several
 
     def _beside(self, slot: ModelSlot) -> list[ModelSlot]:
-        """Return the models on the same device, including this model if it is registered."""
         return [other for other in self.slots.values() if other.device == slot.device]
 
     def close(self) -> None:

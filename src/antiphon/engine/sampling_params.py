@@ -84,7 +84,6 @@ class SamplingParams:
 
     @property
     def edits_logits(self) -> bool:
-        """Whether logits are changed before sampling."""
         return bool(
             self.has_penalties
             or self.logit_bias

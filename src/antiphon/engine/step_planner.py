@@ -167,7 +167,6 @@ class StepPlanner:
                     request.constraint.draft(tokens)
 
     def _remove(self, request: Request, plan: StepPlan) -> None:
-        """Remove a request and its draft from the plan."""
         plan.remove(request)
         self._drafts.pop(id(request), None)
 

@@ -46,8 +46,6 @@ class StepRecord:
 
 @dataclass(slots=True)
 class RequestRecord:
-    """Ended request with its tokens and times."""
-
     id: str
     model: str
     task: str
@@ -165,7 +163,6 @@ class Telemetry:
 
 
 def _last(records: deque[Record], count: int) -> list[Record]:
-    """Return the newest `count` records, oldest first."""
     found = list(islice(reversed(records), max(0, count)))
     found.reverse()
     return found

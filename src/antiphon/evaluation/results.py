@@ -112,7 +112,6 @@ def items_of(result: dict[str, Any]) -> list[ItemResult]:
 
 
 def result_table(result: dict[str, Any], metrics: Sequence[Metric]) -> str:
-    """Return a result as a table with a line for each metric."""
     done, total = len(result["items"]), result["total_items"]
     settings = ", ".join(f"{key}={value}" for key, value in result["settings"].items())
     lines = [

@@ -50,7 +50,6 @@ class Metric:
     is_count: bool = False
 
     def rows(self, items: Sequence[ItemResult]) -> Rows:
-        """Return a row of numbers for each item."""
         return np.array([[x for part in self.parts for x in item.numbers(part)] for item in items], dtype=np.float64)
 
 

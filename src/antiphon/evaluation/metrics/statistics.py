@@ -53,7 +53,6 @@ class Score:
 
     @classmethod
     def of_items(cls, items: Sequence[float]) -> Score:
-        """Return the score whose value is the mean of the items' values."""
         return cls.of_rows(items, mean, items)
 
 

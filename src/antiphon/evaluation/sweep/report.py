@@ -100,7 +100,6 @@ def _label(row: Row) -> str:
 
 
 def _plot(name: str, title: str, x: SettingFigure, y: SettingFigure, rows: Sequence[tuple[int, Row]]) -> Plot | None:
-    """Return a plot with a dot for each setting that has both figures, or None if no setting has."""
     points = [
         (index, _label(row), across, up)
         for index, row in rows

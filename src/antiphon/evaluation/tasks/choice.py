@@ -73,7 +73,6 @@ class Choice(EvaluationTask[ChoiceQuestion]):
 
 
 def scored(question: ChoiceQuestion, sums: Sequence[float]) -> ItemResult:
-    """Return the result of a question, given the log-likelihood of each choice."""
     per_byte = [total / len(choice.encode()) for total, choice in zip(sums, question.choices, strict=True)]
     chosen, chosen_per_byte = (values.index(max(values)) for values in (list(sums), per_byte))
     return ItemResult(

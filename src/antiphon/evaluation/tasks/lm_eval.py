@@ -155,6 +155,5 @@ def statistic_of(aggregate: Callable[[list[Any]], Any]) -> Callable[[Rows], floa
 
 
 def output_of(sample: dict[str, Any]) -> str | None:
-    """Return the answer if it is a text, otherwise None."""
     answer = sample["filtered_resps"][0]
     return answer if isinstance(answer, str) else None

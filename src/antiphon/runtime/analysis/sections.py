@@ -28,8 +28,6 @@ class Section(StrEnum):
 
 
 class Sections:
-    """Sections of one model's instructions."""
-
     def __init__(self, model: Model) -> None:
         self._of_weight: dict[int, Section] = {}
         for node in model.modules():

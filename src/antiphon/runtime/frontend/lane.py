@@ -144,7 +144,6 @@ class DetectorLane:
         return None if self._loop is None else self._loop.busy_since
 
     def close(self) -> None:
-        """Cancel all requests and stop the thread."""
         with self._lock:
             self._is_closed = True
             loop = self._loop

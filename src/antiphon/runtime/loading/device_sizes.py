@@ -30,6 +30,5 @@ def default_sizes(device: Device | None = None) -> DeviceSizes:
 
 
 def gpu_sizes(compute_type: torch.dtype) -> DeviceSizes:
-    """Return the sizes of a GPU with this compute type."""
     page_type = next(name for name, dtype in COMPUTE_TYPES.items() if dtype is compute_type)
     return DeviceSizes(max_running=256, max_step_tokens=8192, key_type=page_type, value_type=page_type)

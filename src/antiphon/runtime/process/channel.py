@@ -44,7 +44,6 @@ class ChannelSink:
         self._calls[call.id] = OpenCall(call, request, request.num_samples)
 
     def find(self, call_id: str) -> OpenCall | None:
-        """Return the open call with this id, or None."""
         return self._calls.get(call_id)
 
     def put(self, call_id: str, event: Event) -> None:
@@ -85,7 +84,6 @@ def event_of(message: messages.EventMessage) -> Event:
 
 @cache
 def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
-    """Return the decoder of the event class with this name, which a task declares."""
     known = {event.__name__: event for task in TASKS for event in (Accepted, *task.yields)}
     return messages.decoder(known[kind])
 

@@ -92,7 +92,6 @@ class Supervisor(ABC):
             raise self._start_error or EngineError(f"the engine process did not start: {self.cause}") from None
 
     async def wait_for_change(self) -> None:
-        """Return when `state` is next set."""
         await self._changed.wait()
 
     async def wait_for_failure(self) -> EngineError:

@@ -28,5 +28,5 @@ def parse_keep_alive(value: float | str) -> float:
 
 
 def keep_alive_text(seconds: float) -> float:
-    """Return the seconds as the API reports them; -1 is for ever."""
+    """Return the seconds, or -1 for `FOREVER`, as the API reports them."""
     return -1 if seconds == FOREVER else seconds
