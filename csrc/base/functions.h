@@ -1,5 +1,4 @@
-// Elementary functions of eight floats, to a relative error of about 1e-6. A lane's result depends on that lane alone,
-// whatever the others hold.
+// Elementary functions of eight floats, to a relative error of about 1e-6. A lane's result depends on that lane alone.
 
 #pragma once
 
@@ -9,7 +8,7 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// Pairs of terms, pairs of pairs and so on, since in a chain every term would wait for the one before.
+// Sums pairs of terms, pairs of pairs and so on: in a chain every term would wait for the previous term.
 template <int first, int count, int size>
 ANTIPHON_INLINE Lanes terms(const Lanes *powers, const float (&coefficients)[size]) {
     if constexpr (count == 1) {
@@ -31,11 +30,11 @@ ANTIPHON_INLINE Lanes clamped(Lanes x, float low, float high) {
     return x < low ? splat_lanes(low) : (x > high ? splat_lanes(high) : x);
 }
 
-// For x between these: 2^n · e^r with r within half of log 2.
+// e^x for x between these limits: 2^n · e^r with r within half of log 2.
 constexpr float kLowestPower = -87.0f, kHighestPower = 88.7f;
 ANTIPHON_INLINE Lanes exp_within(Lanes x) {
     constexpr float fitted[] = {1.0f, 1.0f, 0.5f, 0.166665763f, 0.041666463f, 0.00836320501f, 0.00139336882f};
-    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number
+    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: a number added to it is rounded to an integer
     const Lanes shifted = multiply_add(x, splat_lanes(1.44269504f), splat_lanes(rounding));
     const Lanes n = shifted - rounding;
     // log 2 in two parts, the first short enough that its product with n is exact.
@@ -57,7 +56,7 @@ ANTIPHON_INLINE float exponential(float x) {
     return lanes[0];
 }
 
-// For positive, normal, finite x: e · log 2 + log(1 + f) with 1 + f between the square roots of 1/2 and 2.
+// Logarithm of positive, normal, finite x: e · log 2 + log(1 + f) with 1 + f between the square roots of 1/2 and 2.
 ANTIPHON_INLINE Lanes log_lanes(Lanes x) {
     constexpr float fitted[] = {0.333333313f,  -0.249999896f, 0.200007081f,  -0.166684806f, 0.142499372f,
                                 -0.124110505f, 0.116615109f,  -0.115712009f, 0.0714975372f};
@@ -95,7 +94,7 @@ ANTIPHON_INLINE Floats hyperbolic_tangent(Floats x) {
     return map([](Lanes lanes) -> Lanes { return tanh_lanes(lanes); }, x);
 }
 
-// An angle less the nearest multiple of π. The lowest bit of `multiple` tells whether that is odd, which changes signs.
+// An angle minus the nearest multiple of π. The lowest bit of `multiple` is 1 if the multiple is odd: signs then change.
 struct Angle {
     Lanes multiple, rest;
 };
@@ -108,7 +107,7 @@ ANTIPHON_INLINE Angle reduced(Lanes x) {
     return {multiple, multiply_add(n, splat_lanes(-6.278329e-7f), rest)};
 }
 
-// Of angles within half of π.
+// Sine and cosine of angles between -π/2 and π/2.
 ANTIPHON_INLINE Lanes near_sine(Lanes x) {
     constexpr float fitted[] = {-0.166666567f, 0.00833301712f, -0.000198069843f, 2.60068661e-6f};
     const Lanes square = x * x;
@@ -119,12 +118,12 @@ ANTIPHON_INLINE Lanes near_cosine(Lanes x) {
     return polynomial(x * x, series);
 }
 
-// The normal distribution's probability below x. The smaller side is e^(-x²/2) · g(|x|), and g is a fraction of two
-// polynomials to 5e-9. Their coefficients are positive, so that nothing cancels.
+// Probability below x in the normal distribution. The smaller side is e^(-x²/2) · g(|x|), where g is a fraction of two
+// polynomials, to 5e-9. Their coefficients are positive: no precision is lost by cancellation.
 ANTIPHON_INLINE Lanes normal_probability(Lanes x) {
     constexpr float above[] = {0.5f, 0.435452327f, 0.181134387f, 0.0399263088f, 0.00401165862f};
     constexpr float below[] = {1.0f, 1.66878957f, 1.19376612f, 0.463925421f, 0.100087884f, 0.0100555914f};
-    constexpr float furthest = 13.1f;  // there the side is 1e-38
+    constexpr float furthest = 13.1f;  // here the smaller side is 1e-38
     const Lanes magnitude = absolute(x);
     const Lanes z = magnitude < furthest ? magnitude : splat_lanes(furthest);
     const Lanes side = exp_within(z * z * -0.5f) * polynomial(z, above) / polynomial(z, below);
@@ -135,7 +134,7 @@ ANTIPHON_INLINE Floats gelu(Floats x) {
     return map([](Lanes lanes) -> Lanes { return lanes * normal_probability(lanes); }, x);
 }
 ANTIPHON_INLINE Floats gelu_tanh(Floats x) {
-    // 1 + tanh(y) = 2 / (1 + e^(-2y)), which keeps its accuracy where tanh comes near -1.
+    // 1 + tanh(y) = 2 / (1 + e^(-2y)), which keeps its accuracy where tanh is near -1.
     return map([](Lanes lanes) -> Lanes {
         const Lanes inner = multiply_add(lanes * lanes * lanes, splat_lanes(0.044715f), lanes);
         return lanes / (1.0f + exp_lanes(inner * -1.59576912f));

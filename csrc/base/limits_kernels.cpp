@@ -1,5 +1,4 @@
-// Loops that do nothing but read, or nothing but multiply and add. Compiled once per instruction set, with
-// ANTIPHON_VARIANT naming the set.
+// Loops that only read, or only multiply and add. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "base/limits.h"
 

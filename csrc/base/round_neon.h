@@ -15,7 +15,7 @@ namespace {
 struct Rounding {
     float scale, inverse;
     bool is_finite;
-    // Of numbers whose largest magnitude has these bits: NaN for what is not finite, and 0 below 2^-100.
+    // `bits` are those of the largest magnitude. The scale is NaN if that is not finite, and 0 below 2^-100.
     explicit Rounding(std::uint32_t bits) {
         float most;
         std::memcpy(&most, &bits, sizeof most);
@@ -30,7 +30,7 @@ inline uint32x4_t larger(uint32x4_t most, const float *x) {
     return vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x))));
 }
 
-// Sixteen numbers as codes.
+// Rounds sixteen numbers to codes.
 inline int8x16_t round_16(const float *x, float32x4_t first, float32x4_t second, float32x4_t third, float32x4_t fourth) {
     const int16x8_t low = vcombine_s16(vmovn_s32(vcvtnq_s32_f32(vld1q_f32(x) * first)),
                                        vmovn_s32(vcvtnq_s32_f32(vld1q_f32(x + 4) * second)));

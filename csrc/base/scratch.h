@@ -1,4 +1,4 @@
-// A buffer that is reused from call to call.
+// Buffer that is reused from call to call.
 
 #pragma once
 

@@ -1,8 +1,8 @@
-// The dot products of a tile as inline assembly: compilers spill the accumulators of such a tile.
+// Dot products of a tile as inline assembly: compilers would spill its accumulators.
 
 #pragma once
 
-// A quad of columns of eight tokens, in a lane of v0 to v7, with eight rows, in two registers; sums in v16 to v31.
+// Multiplies a quad of columns of eight tokens, in a lane of v0 to v7, with eight rows, in two registers; sums in v16 to v31.
 #define ANTIPHON_SDOT_TOKEN(x, low, high, first, second, lane) \
     "sdot v" #low ".4s, v" #first ".16b, v" #x ".4b[" #lane "]\n" \
     "sdot v" #high ".4s, v" #second ".16b, v" #x ".4b[" #lane "]\n"
@@ -16,7 +16,7 @@
     ANTIPHON_SDOT_TOKEN(6, 28, 29, first, second, lane) \
     ANTIPHON_SDOT_TOKEN(7, 30, 31, first, second, lane)
 
-// The same of four tokens, in a lane of v8 to v11; sums in v0 to v7, which leaves sixteen registers for totals.
+// The same for four tokens, in a lane of v8 to v11; sums in v0 to v7, which leaves sixteen registers for totals.
 #define ANTIPHON_SDOT_4X8(first, second, lane) \
     ANTIPHON_SDOT_TOKEN(8, 0, 1, first, second, lane) \
     ANTIPHON_SDOT_TOKEN(9, 2, 3, first, second, lane) \

@@ -14,8 +14,8 @@ namespace {
 
 using Task = void (*)(void *, std::uint32_t, int);
 
-// How long a thread spins before it sleeps: longer than the gap between two parallel operations of a forward pass, recorded
-// or not. Spinning forever would be worse: it uses up the process's share of a busy processor.
+// Time that a thread spins before it sleeps: longer than the gap between two parallel operations of a forward pass, so that
+// threads are awake for the next operation. Longer spinning would use up the process's share of a busy processor.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 inline void pause_briefly() {
@@ -45,8 +45,8 @@ public:
     }
 
 private:
-    // `ticket_` holds the number of the call in its upper half and the next task in its lower half. A thread claims a
-    // task by counting it up; that fails once another call has begun, so what a late thread read before is discarded.
+    // `ticket_` holds the number of the call in its upper half and the next task in its lower half. A thread claims a task
+    // by incrementing it, which fails once another call has begun: a late thread then discards the task that it read.
     static constexpr std::uint32_t kClosed = 0xFFFFFFFFu;
 
     void publish(std::uint32_t count, int threads, Task task, void *context) {
@@ -124,8 +124,8 @@ private:
     std::atomic<int> sleepers_{0};
 };
 
-// Never destroyed: the threads may outlive the statics of the process. A forked child has none of its parent's threads, and
-// perhaps a lock that one of them held, so it starts with a new pool.
+// Never destroyed: the threads may outlive the statics of the process. A forked child starts with a new pool: it has none of
+// its parent's threads, and its copy of the pool may hold a lock that no thread will release.
 std::atomic<Pool *> current{nullptr};
 
 Pool &pool() {

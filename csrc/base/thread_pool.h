@@ -1,4 +1,4 @@
-// A pool of threads that lives as long as the process and runs the tasks of one call at a time.
+// Pool of threads that lives as long as the process and runs the tasks of one call at a time.
 
 #pragma once
 
@@ -8,7 +8,7 @@ namespace antiphon {
 
 // Runs task(context, index, thread) for every index in [0, count), on the calling thread (thread 0) and at most
 // `threads` - 1 others, and returns when all are done. Tasks must not throw. Callers from several threads take turns.
-// A forked child starts with no threads of its own and makes them when it first needs them.
+// A forked child starts its own threads on first use.
 void run_tasks(std::uint32_t count, int threads, void (*task)(void *, std::uint32_t, int), void *context);
 
 }  // namespace antiphon

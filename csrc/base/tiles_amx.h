@@ -1,4 +1,4 @@
-// The tile registers of AMX, all of them full: sixteen rows of 64 bytes.
+// Tile registers of AMX, all with sixteen rows of 64 bytes.
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct alignas(64) FullTiles {
 };
 static_assert(sizeof(FullTiles) == 64, "as the instruction reads it");
 
-// Configures the calling thread's tile registers for its lifetime.
+// Configures the calling thread's tile registers during the session's lifetime.
 struct TileSession {
     TileSession() {
         const FullTiles shapes;

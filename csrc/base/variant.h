@@ -1,6 +1,6 @@
-// The kernels of one instruction set, and which sets this processor can run.
+// Kernels of one instruction set, and the sets that this processor can run.
 //
-// Each folder defines the tables of its own kernels; here they are only names.
+// Each folder defines the tables of its own kernels; here they are only declared.
 
 #pragma once
 
@@ -22,7 +22,7 @@ struct TypeKernels;
 
 struct Variant {
     const char *name;
-    // The kernels of a GGUF type id, or null for a type that has none.
+    // Returns the kernels of a GGUF type id, or null for a type without kernels.
     const TypeKernels *(*find)(int type);
     const AttentionKernels *attention;
     const RowKernels *rows;
@@ -31,12 +31,12 @@ struct Variant {
     const SoftmaxKernels *softmax;
     const LimitKernels *limits;
     const PackedKernels *packed;
-    const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
-    const ScaledKernels *scaled;  // null where int8 rows are no faster than packed products
-    const Int8AttentionKernels *int8_attention;  // null where packed products serve as well
+    const HalfKernels *half;  // null if this processor does not compute in a 16-bit type
+    const ScaledKernels *scaled;  // null if int8 rows are not faster than packed products
+    const Int8AttentionKernels *int8_attention;  // null if packed products are as fast
 };
 
-// The variants that this processor can run, the best first; never empty.
+// Variants that this processor can run, best first; never empty.
 const std::vector<Variant> &variants();
 
 }  // namespace antiphon

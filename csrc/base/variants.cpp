@@ -12,7 +12,7 @@
 
 namespace antiphon {
 
-// Tables are declared, not defined, here: each folder defines those of its kernels once per instruction set.
+// Declares the tables, which each folder defines once per instruction set.
 #define ANTIPHON_DECLARE(variant) \
     namespace variant { \
     const TypeKernels *find(int type); \
@@ -31,7 +31,7 @@ ANTIPHON_DECLARE(avx2)
 ANTIPHON_DECLARE(avx512)
 #endif
 
-// Kernels for packed weights; an instruction set without its own uses those of a lesser one.
+// Kernels for packed weights; an instruction set without its own uses those of a smaller set.
 #define ANTIPHON_DECLARE_PACKED(name) \
     namespace name { \
     extern const PackedKernels packed; \

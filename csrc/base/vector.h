@@ -111,7 +111,7 @@ typedef Float4 Lanes;
 #endif
 typedef std::int32_t LaneInts __attribute__((vector_size(sizeof(Lanes))));
 
-// A function of `Lanes`, one machine vector, applied to all of `Floats`.
+// Applies a function of `Lanes`, one machine vector, to all of `Floats`.
 #if defined(__AVX2__)
 template <class F> ANTIPHON_INLINE Floats map(F f, Floats a) { return {f(a.all)}; }
 template <class F> ANTIPHON_INLINE Floats map(F f, Floats a, Floats b) { return {f(a.all, b.all)}; }
@@ -151,7 +151,7 @@ ANTIPHON_INLINE Floats maximum(Floats a, Floats b) {
 #endif
 }
 
-// The first `count` elements, then zeros.
+// Loads `count` elements, followed by zeros.
 ANTIPHON_INLINE Floats load_part(const float *source, int count) {
     float lanes[kLanes] = {};
     std::memcpy(lanes, source, count * sizeof(float));
@@ -163,7 +163,7 @@ ANTIPHON_INLINE void store_part(float *target, Floats value, int count) {
     std::memcpy(target, lanes, count * sizeof(float));
 }
 
-// How many of eight elements to load or store, as an argument: `Whole` is a constant, so full vectors cost no test.
+// Number of elements to load or store, as an argument: `Whole` is a constant, so full vectors cost no test.
 struct Whole {
     ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return ::load(source); }
     ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { ::store(target, value); }
@@ -186,14 +186,14 @@ ANTIPHON_INLINE float largest(Floats value) {
 #endif
 }
 
-// The sum of the lanes, always in the same order.
+// Sum of the lanes, always in the same order.
 ANTIPHON_INLINE float sum(Floats value) {
     float lanes[kLanes];
     store(lanes, value);
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
-// The sums of four vectors, each added in the same order whatever the other three are.
+// Sums of the lanes of four vectors, each always in the same order.
 ANTIPHON_INLINE Float4 sums(Floats a, Floats b, Floats c, Floats d) {
 #if defined(__AVX2__)
     const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(a.all, b.all), _mm256_hadd_ps(c.all, d.all));
@@ -267,7 +267,7 @@ ANTIPHON_INLINE std::uint32_t float_to_bits(float value) {
     return bits;
 }
 
-// Rounded to the nearest, ties to even, as all conversions here.
+// Rounds to the nearest, ties to even, like all conversions here.
 ANTIPHON_INLINE std::uint16_t float_to_half(float value) {
 #if defined(__aarch64__)
     const __fp16 half = __fp16(value);

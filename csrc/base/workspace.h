@@ -6,7 +6,7 @@
 
 namespace antiphon {
 
-// At least `bytes` of the calling thread's memory, aligned to 64 bytes; the next call returns the same memory.
+// Returns at least `bytes` of the calling thread's memory, aligned to 64 bytes; the thread's next call reuses them.
 char *workspace(std::size_t bytes);
 
 }  // namespace antiphon

@@ -39,7 +39,7 @@ void attend(const Pages &pages, std::uintptr_t q, std::int64_t q_token_stride, s
                  threads, variant_at(variant));
 }
 
-// Strides are those of q, k and v, by token and by head, in floats.
+// Strides of q, k and v count floats.
 void attention(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_head_stride, std::uintptr_t k,
                std::int64_t k_token_stride, std::int64_t k_head_stride, std::uintptr_t v, std::int64_t v_token_stride,
                std::int64_t v_head_stride, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,

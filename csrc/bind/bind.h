@@ -1,4 +1,4 @@
-// What the files of bind/ share. Tensors are passed as addresses; the Python side has checked types, shapes and strides.
+// Declarations that the files of bind/ share. Tensors are passed as addresses; Python checks types, shapes and strides.
 
 #pragma once
 
@@ -13,7 +13,7 @@ namespace antiphon {
 
 template <class T> T *at(std::uintptr_t address) { return reinterpret_cast<T *>(address); }
 
-// The kernels of the `index`-th best instruction set; throws if there are fewer.
+// Returns the kernels of the instruction set at `index`, best first. Throws if there are fewer.
 const Variant &variant_at(std::size_t index);
 
 void bind_product(nanobind::module_ &module);

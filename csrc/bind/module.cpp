@@ -1,4 +1,4 @@
-// The Python module of the kernels.
+// Python module of the kernels.
 
 #include "bind/bind.h"
 

@@ -1,4 +1,4 @@
-// Matrices and products with them for Python.
+// Matrices and their products for Python.
 
 #include <sys/mman.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
 
-// Memory for packed weights: one span of zeros, in huge pages where the system gives them, used from front to back.
+// Memory for packed weights: one span of zeros, in huge pages if the system has any, used from front to back.
 class Store {
 public:
     explicit Store(std::size_t bytes) : size_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
@@ -75,10 +75,10 @@ struct Packing {
     }
 };
 
-// Floats to a quantised type and then to the packed form, a tile at a time.
+// Quantises and packs rows of floats, a tile at a time.
 struct Quantizing {
     int type;
-    const TypeKernels *decoder;  // of the floats
+    const TypeKernels *decoder;  // kernels of the floats' type
     const std::uint8_t *floats;
     std::size_t row_bytes;
     std::int64_t rows, columns;
@@ -99,7 +99,7 @@ struct Quantizing {
     }
 };
 
-// A matrix for Python: the memory of encoded parts must outlive it, that of packed parts it keeps alive.
+// Matrix for Python. It keeps the memory of packed parts alive; the memory of encoded parts must outlive it.
 class BoundMatrix {
 public:
     explicit BoundMatrix(std::int64_t columns) : matrix_{columns} {}

@@ -1,5 +1,5 @@
-// Recorded programs for Python. An operand is (value, bytes) with a negative value for none; heads are (value, bytes, token
-// stride, head stride) in floats; an extent is (coefficient, symbol, symbol, constant) with a negative symbol for none.
+// Recorded programs for Python. An operand is (value, bytes), with value -1 if missing; heads are (value, bytes, token
+// stride, head stride), strides in floats; an extent is (coefficient, symbol, symbol, constant), with symbol -1 if missing.
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -350,7 +350,7 @@ double machine_multiply_rate(double seconds, int threads, std::size_t variant) {
 
 void bind_program(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    // A program keeps the pages alive that its instructions read. Matrices come by address: the recorder keeps them alive.
+    // A program keeps the pages that its instructions read alive. Matrices are passed by address: Python keeps them alive.
     using Keeps = nb::keep_alive<1, 2>;
     nb::class_<Program>(module, "Program", "A recorded forward pass, run in one call.")
         .def("__init__", &make, "addresses of a run, areas (symbol, symbol, bytes), buffers (area, offset), constants.")

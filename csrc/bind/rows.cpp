@@ -1,4 +1,4 @@
-// Norms, rotary embedding and other row by row work for Python.
+// Norms, rotary embedding and other operations on rows for Python.
 
 #include "rows/tasks.h"
 

@@ -22,7 +22,7 @@ void sample(std::uintptr_t logits, std::int64_t stride, std::int64_t count, std:
                 at<float>(logprobs), threads, variant_at(variant));
 }
 
-// Addresses of row starts, ids and values; 0 for what there is not.
+// Addresses of row starts, ids and values; 0 for a missing array.
 using ListAddresses = std::tuple<std::uintptr_t, std::uintptr_t, std::uintptr_t>;
 TokenLists lists_at(const ListAddresses &addresses) {
     const auto [row_start, ids, values] = addresses;

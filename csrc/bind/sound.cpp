@@ -1,4 +1,4 @@
-// Work on frames of sound for Python.
+// Operations on frames of sound for Python.
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -32,7 +32,7 @@ const Variant &with_half(std::size_t index) {
     return variant;
 }
 
-// The 16-bit type that a variant computes in, as a number, and the multiple that the number of inputs must be.
+// Returns the number of the 16-bit type that a variant computes in, and the divisor of the number of inputs.
 std::tuple<int, std::int64_t> half_format(std::size_t variant) {
     const HalfKernels *const half = variant_at(variant).half;
     return half ? std::make_tuple(int(half->format), half->columns) : std::make_tuple(int(HalfFormat::none), std::int64_t(1));
@@ -89,7 +89,7 @@ void sum_spectra(std::uintptr_t source, std::uintptr_t spectra, std::uintptr_t n
                 frames, threads, variant_at(variant));
 }
 
-// Of each: inputs, steps, out, backward, panels, h, c.
+// Inputs, steps, out, backward, panels, h, c.
 using Sequence = std::tuple<std::uintptr_t, std::int64_t, std::uintptr_t, bool, std::uintptr_t, std::uintptr_t, std::uintptr_t>;
 
 void recurrences(const std::vector<Sequence> &sequences, std::int64_t hidden, std::int64_t inputs_stride,

@@ -11,13 +11,13 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kQueries = 64;  // of a task: their scores stay in the second-level cache
+constexpr std::int64_t kQueries = 64;  // queries of a task: their scores stay in the second-level cache
 
-// The index of a column of a panel's row: two columns of a row side by side.
+// Index of a column of a panel's row; two columns of a row are side by side.
 std::int64_t panel_index(std::int64_t column, std::int64_t row) { return (column / 2 * kHalfPanel + row) * 2 + column % 2; }
 
 struct Work : WholeAttention {
-    // A head's keys as panels of sixteen keys, its values as panels of sixteen channels.
+    // Packs a head's keys to panels of sixteen keys, its values to panels of sixteen channels.
     static void pack(void *context, std::uint32_t index, int thread) {
         const Work &w = *static_cast<const Work *>(context);
         auto *const rounded = reinterpret_cast<std::uint16_t *>(w.scratch + thread * w.thread_bytes);
@@ -37,7 +37,7 @@ struct Work : WholeAttention {
         }
     }
 
-    // totals[row][16] of one panel, for `rows` rows of so many columns.
+    // Computes totals[row][16] of one panel, for `rows` rows of `inputs` columns.
     void multiply(const char *panels, std::int64_t panel, const std::uint16_t *x, std::int64_t rows,
                   std::int64_t inputs, float *totals) const {
         const auto *const own = reinterpret_cast<const std::uint16_t *>(panels);

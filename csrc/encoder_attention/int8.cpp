@@ -9,7 +9,7 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kQueries = 32;  // of a task: their weights stay in the first-level cache
+constexpr std::int64_t kQueries = 32;  // queries of a task: their weights stay in the first-level cache
 
 struct Work : WholeAttention {
     std::int64_t groups() const { return columns / kGroupKeys; }
@@ -21,7 +21,7 @@ struct Work : WholeAttention {
                 values, reinterpret_cast<float *>(values + columns * head_dim)};
     }
 
-    // An odd number of cache lines apart, so that rows of weights do not conflict in the cache.
+    // An odd number of cache lines: with an even number, rows of weights would conflict in the cache.
     std::int64_t weight_stride() const { return padded(columns, 64) | 64; }
 
     Int8Queries queries(std::int64_t count, int thread) const {

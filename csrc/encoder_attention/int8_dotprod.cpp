@@ -1,4 +1,4 @@
-// Attention in int8 for ARM processors with the dot product instructions that also compute in fp16.
+// Attention in int8 for ARM processors with dot product instructions and fp16 arithmetic.
 
 #include <arm_neon.h>
 
@@ -12,10 +12,10 @@
 namespace antiphon {
 namespace {
 
-// Sums start at these bits, those of 1.5 · 2^23: read as a float they are that plus the sum, and need no conversion.
+// Sums start at the bits of 1.5 · 2^23: read as a float, the bits of such a sum are 1.5 · 2^23 + sum without conversion.
 constexpr std::int32_t kMagicBits = 0x4B400000;
 constexpr float kMagic = 12582912.0f;
-// Sums start from memory: loads run beside the arithmetic, register copies take its slots.
+// Sums start from memory: loads run beside the arithmetic, while copies of registers would take its slots.
 alignas(16) constexpr std::int32_t kStart[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                                 kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
@@ -99,8 +99,8 @@ void round_queries(const float *q, std::int64_t stride, std::int64_t head_dim, f
     }
 }
 
-// scores[query][8 keys], 32 apart, as kMagic plus the product over `steps` times sixteen channels. Queries' codes in v0
-// to v7, keys' quads in v8 to v15, sums in v16 to v31.
+// Computes scores[query][8 keys], 32 apart, as kMagic plus the product over `steps` times sixteen channels. Registers:
+// queries' codes in v0 to v7, keys' quads in v8 to v15, sums in v16 to v31.
 inline void score_panel(const std::int8_t *queries, std::int64_t steps, const std::int8_t *keys, float *scores) {
     asm volatile(
         "ldp q16, q17, [%[start]]\n ldp q18, q19, [%[start]]\n ldp q20, q21, [%[start]]\n ldp q22, q23, [%[start]]\n"
@@ -129,20 +129,20 @@ inline void score_panel(const std::int8_t *queries, std::int64_t steps, const st
           "v31");
 }
 
-// Powers of two are counted in steps of 2^-10, from below the smallest normal 16-bit float: taken for the bits of a 16-bit
-// float, such a number is the power but for the mantissa, which lies on a line between whole powers instead of a curve.
-// The sum of three, a third of a power apart and weighed to be alike, is off by 0.4 per cent at most.
+// Powers of two are counted in steps of 2^-10, from below the smallest normal 16-bit float. Such a number, taken as the bits
+// of a 16-bit float, is the power up to the mantissa, which is linear between integer powers. The weighted sum of three such
+// floats, a third of a power apart, differs from the power by 0.4 per cent at most.
 constexpr float kSteps = 1024.0f;
-constexpr float kMostSteps = 20826.0f;        // for which that sum is rounded to 127
-constexpr float kLeastSteps = 7.0f * kSteps;  // for which it is rounded to nothing
+constexpr float kMostSteps = 20826.0f;        // steps whose sum is rounded to 127
+constexpr float kLeastSteps = 7.0f * kSteps;  // steps whose sum is rounded to 0
 alignas(16) constexpr float kMost[4] = {kMagic + kMostSteps, kMagic + kMostSteps, kMagic + kMostSteps, kMagic + kMostSteps};
 
-// A query's scores of a group to codes: 127 for the largest, and half for every 1024 / factor below it. The sum of the
-// codes is that of the lanes.
+// Converts a query's scores of a group to codes: 127 for the largest, halved for every 1024 / factor below it. Returns
+// lanes whose sum is the sum of the codes.
 inline int32x4_t round_weights(const float *scores, float largest, float factor, std::int8_t *codes) {
     const float32x4_t most = vdupq_n_f32(largest), least = vdupq_n_f32(kMagic + kLeastSteps);
     const auto steps = [&](const float *x) {
-        // From memory each time: loads run beside the arithmetic, register copies take its slots.
+        // Loaded each time: loads run beside the arithmetic, while copies of registers would take its slots.
         const float32x4_t begin = *reinterpret_cast<const volatile float32x4_t *>(kMost);
         return vreinterpretq_s16_f32(vmaxq_f32(vfmaq_n_f32(begin, vld1q_f32(x) - most, factor), least));
     };
@@ -151,7 +151,7 @@ inline int32x4_t round_weights(const float *scores, float largest, float factor,
         const auto powers = [&](int further) { return vreinterpretq_f16_s16(own + vdupq_n_s16(further)); };
         const float16x8_t two = vfmaq_f16(vreinterpretq_f16_s16(own), powers(341), vdupq_n_f16(float16_t(0.8f)));
         const float16x8_t sum = vfmaq_f16(two, powers(683), vdupq_n_f16(float16_t(0.64f)));
-        const float16x8_t rounding = vdupq_n_f16(float16_t(1536.0f));  // 1.5 · 2^10: the codes are its lowest bits then
+        const float16x8_t rounding = vdupq_n_f16(float16_t(1536.0f));  // 1.5 · 2^10: codes become the lowest bits of the sum
         return vreinterpretq_s8_f16(sum + rounding);
     };
     const int8x16_t first = vuzp1q_s8(eight(scores), eight(scores + 8));
@@ -168,7 +168,7 @@ inline float32x4_t largest_of(const float *scores) {
     return vmaxq_f32(vmaxq_f32(most[0], most[1]), vmaxq_f32(most[2], most[3]));
 }
 
-// 2^x for x <= 0, to some 1e-6; 0 below -126.
+// 2^x for x <= 0, to about 1e-6; 0 below -126.
 inline float32x4_t power_of_two(float32x4_t x) {
     const float32x4_t bounded = vmaxq_f32(x, vdupq_n_f32(-127.0f)), magic = vdupq_n_f32(kMagic);
     const float32x4_t shifted = bounded + magic, f = bounded - (shifted - magic);
@@ -181,7 +181,7 @@ inline float32x4_t power_of_two(float32x4_t x) {
     return vbslq_f32(is_small, vdupq_n_f32(0), vreinterpretq_f32_s32(power));
 }
 
-// Of four queries: their scores of a group to codes, with the largest and the sum of each.
+// Converts four queries' scores of a group to codes, and stores the largest power and the sum of codes of each query.
 inline void weigh_four(const float *scores, float32x4_t factors, std::int8_t *codes, std::int64_t stride, float *tops,
                        float *sums) {
     const float32x4_t most = vpmaxq_f32(vpmaxq_f32(largest_of(scores), largest_of(scores + kGroupKeys)),
@@ -234,8 +234,8 @@ void weigh(const Int8Head &head, const Int8Queries &queries) {
     }
 }
 
-// totals[query][8] of four queries and a panel of values. Sums in v0 to v7, weights in v8 to v11, values in v12 to v15,
-// totals in v16 to v23.
+// Computes totals[query][8] of four queries and a panel of values. Registers: sums in v0 to v7, weights in v8 to v11, values
+// in v12 to v15, totals in v16 to v23.
 inline void combine_panel(const std::int8_t *weights, std::int64_t weight_stride, const float *scales,
                           std::int64_t scale_stride, const std::int8_t *values, std::int64_t groups, float *totals) {
     const std::int8_t *x0 = weights, *x1 = x0 + weight_stride, *x2 = x1 + weight_stride, *x3 = x2 + weight_stride;

@@ -16,7 +16,7 @@ namespace antiphon {
 namespace {
 
 constexpr int kType = 8;                // Q8_0
-constexpr std::int64_t kQueries = 32;  // of a task: their scores stay in the second-level cache
+constexpr std::int64_t kQueries = 32;  // queries of a task: their scores stay in the second-level cache
 
 struct Work : WholeAttention {
     std::size_t packing_bytes() const {
@@ -30,7 +30,7 @@ struct Work : WholeAttention {
                aligned(std::max(kernels.scratch_bytes(kQueries, head_dim), kernels.scratch_bytes(kQueries, columns)));
     }
 
-    // Tasks of `pack`: the tiles of a head's keys, then those of its values.
+    // Tiles of the packed keys and of the packed values of a head.
     std::int64_t key_tiles() const { return padded(length, kPackedRows) / kPackedRows; }
     std::int64_t value_tiles() const { return head_dim / kPackedRows; }
 
@@ -45,7 +45,7 @@ struct Work : WholeAttention {
             for (std::int64_t t = begin; t < end; ++t) {
                 quantize_row(kType, source + t * w.k.token_stride, w.head_dim, encoded + (t - begin) * row_bytes);
             }
-            // One tile by itself, in its place.
+            // Packs a single tile: the scratch holds the encoded rows of one.
             pack_tiles(kType, encoded, row_bytes, end - begin, w.head_dim, 0, 1,
                        target + packed_bytes(kType, begin, w.head_dim));
         }

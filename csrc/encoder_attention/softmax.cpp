@@ -1,4 +1,4 @@
-// Scores to rounded weights. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Conversion of scores to rounded weights. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "encoder_attention/softmax.h"
 
@@ -15,7 +15,7 @@ ANTIPHON_INLINE Lanes load_lanes(const float *source) {
     return lanes;
 }
 
-// NaN stays NaN: the comparison is written so that it selects `x` then.
+// Maximum of x and low; NaN stays NaN, since the comparison then selects `x`.
 ANTIPHON_INLINE Lanes at_least(Lanes x, Lanes low) {
 #if defined(__aarch64__)
     return vmaxq_f32(x, low);
@@ -24,17 +24,17 @@ ANTIPHON_INLINE Lanes at_least(Lanes x, Lanes low) {
 #endif
 }
 
-// 2^x / 0.0551716238 for -100 <= x to some 1e-4, a hundredth of the error of rounding to a code: a cubic
-// without its first coefficient, as a product of two terms.
+// 2^x / 0.0551716238 for x >= -100, to about 1e-4, a hundredth of the error of rounding to a code: a cubic divided by its
+// first coefficient, as a product of two terms.
 ANTIPHON_INLINE Lanes scaled_power(Lanes x) {
-    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number
+    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: a number added to it is rounded to an integer
     const Lanes shifted = x + rounding, f = x - (shifted - rounding);
     const Lanes square = multiply_add(f, splat_lanes(2.05904914f), f * f) + 7.75077703f;
     return (Lanes)((LaneInts)((f + 2.33834046f) * square) + ((LaneInts)shifted << 23));
 }
-constexpr float kMostPower = 2.80875494f;  // for which that is 127
+constexpr float kMostPower = 2.80875494f;  // x for which `scaled_power` is 127
 
-// A group's codes, which are the lowest bits, as bytes, and the sums of its halves.
+// Stores a group's codes, which are the lowest bits of `codes`, as bytes, and the sums of its halves.
 ANTIPHON_INLINE void store_codes(const LaneInts (&codes)[kVectors], std::int8_t *target, std::int16_t *half_sums) {
 #if defined(__aarch64__)
     for (int h = 0; h < 2; ++h) {
@@ -65,7 +65,7 @@ namespace ANTIPHON_VARIANT {
 static float soften(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token) {
     constexpr float rounding = 12582912.0f, log2_of_e = 1.44269504f;
     const std::int64_t groups = weights.groups();
-    float *const scales = weights.scales + token * groups;  // until they are known, the groups' largest scores
+    float *const scales = weights.scales + token * groups;  // first holds the groups' largest scores
     float *const offsets = weights.offsets + token * groups;
     std::int16_t *const half_sums = weights.half_sums + token * groups * 2;
     std::int8_t *const codes = weights.codes + token * weights.stride;
@@ -78,7 +78,7 @@ static float soften(float *scores, std::int64_t count, float scale, const Activa
         scales[g] = own;
         top = own > top || own != own ? own : top;
     }
-    for (std::int64_t g = 0; g < groups; g += kLanes) {  // until the sums are known, the scales
+    for (std::int64_t g = 0; g < groups; g += kLanes) {  // `offsets` holds the scales until the sums are known
         const int part = int(groups - g < kLanes ? groups - g : kLanes);
         const Floats above = (load_part(scales + g, part) - splat(top)) * splat(scale);
         store_part(offsets + g, exponential(above) * splat(1.0f / 127.0f), part);
@@ -104,7 +104,7 @@ static float soften(float *scores, std::int64_t count, float scale, const Activa
 }
 
 static float exponentiate(float *scores, std::int64_t count, std::int64_t columns, float scale) {
-    constexpr float log2_of_e = 1.44269504f, one = -4.17993026f;  // for which `scaled_power` is 1
+    constexpr float log2_of_e = 1.44269504f, one = -4.17993026f;  // x for which `scaled_power` is 1
     for (std::int64_t i = count; i < columns; ++i) scores[i] = -kInfinity;
     Floats most = splat(-kInfinity);
     for (std::int64_t i = 0; i < columns; i += kLanes) most = maximum(most, load(scores + i));

@@ -1,4 +1,4 @@
-// What all implementations of attention over whole sequences with packed keys and values share.
+// Base of all implementations of attention over whole sequences with packed keys and values.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace antiphon {
 inline std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 inline std::int64_t padded(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
 
-// The attention of all queries of one sequence to all of its keys.
+// Attention of all queries of a sequence to all of its keys.
 struct WholeAttention {
     HeadRows q, k, v;
     std::int64_t heads, kv_heads, head_dim;
@@ -36,7 +36,7 @@ struct WholeAttention {
     }
 };
 
-// `work.run(threads)` for every sequence that is not empty.
+// Calls work.run(threads) for every sequence that is not empty.
 template <class Work> void attend_each(Work work, const std::int32_t *seq_start, std::int64_t sequences, int threads) {
     for (std::int64_t s = 0; s < sequences; ++s) {
         work.first = seq_start[s];

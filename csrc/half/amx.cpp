@@ -11,9 +11,9 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kTileFrames = 16, kTileColumns = 32;
-constexpr std::int64_t kTiles = 4;  // of frames, accumulated together: registers 0 to 3, frames in 4 to 6, weights in 7
+constexpr std::int64_t kTiles = 4;  // tiles of frames summed together, in registers 0 to 3; frames in 4 to 6, weights in 7
 
-// The input frames of a block: `count` of them from `first` on, some of which may lie outside the sequence.
+// Input frames of a block: `count` frames from `first` on, some of which may lie outside the sequence.
 struct Source {
     std::int64_t first, count;
 
@@ -26,7 +26,7 @@ struct Source {
 
 std::int64_t scratch_halves(const HalfConvolution &c) { return Source(c, 0, c.block()).count * c.inputs; }
 
-// A copy of the frames of a block that reaches beyond the sequence, padded with zeros.
+// Copies the frames of a block that reaches beyond the sequence, padded with zeros.
 void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std::uint16_t *scratch) {
     const Source source(c, begin, end);
     if (source.is_whole(c)) return;
@@ -45,7 +45,7 @@ void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std
 #define ANTIPHON_STORE(number) \
     if constexpr (tiles > number) _tile_stored(number, totals + number * kTileFrames * kHalfPanel, kHalfPanel * 4);
 
-// totals[frame][16] of `tiles` times sixteen frames, the first of which begins at `rows`.
+// Computes totals[frame][16] of `tiles` times sixteen frames, whose inputs begin at `rows`.
 template <int tiles>
 void multiply(const HalfConvolution &c, const std::uint16_t *rows, const std::uint16_t *weight, float *totals) {
     const std::int64_t frame_halves = c.stride * c.inputs;

@@ -9,7 +9,7 @@
 namespace antiphon {
 namespace {
 
-// Panels of a task. With a transform more of them share the transformed inputs.
+// Panels of a task, without and with a transform: more panels share the cost of transforming the inputs.
 constexpr std::int64_t kPanels = 4, kTransformedPanels = 16;
 
 std::int64_t parts(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
@@ -38,7 +38,7 @@ struct HalfTasks {
         for (std::int64_t panel = group * tasks.panels_per_task; panel < last; ++panel) {
             tasks.variant->half->convolve(own, panel, begin, end, there, totals);
             const std::int64_t first = panel * kHalfPanel, stop = std::min(first + kHalfPanel, call.outputs);
-            if (call.half_out) {  // finished in place, then rounded
+            if (call.half_out) {  // the epilogue runs in place, then the result is rounded
                 epilogue.out = totals - first;
                 epilogue.out_stride = kHalfPanel;
             }

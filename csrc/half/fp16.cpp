@@ -1,4 +1,4 @@
-// Convolution in fp16 for ARM processors that compute in it, eight numbers to an instruction.
+// Convolution in fp16 for ARM processors with fp16 arithmetic, eight numbers to an instruction.
 
 #include <arm_neon.h>
 
@@ -11,11 +11,11 @@ namespace antiphon {
 namespace {
 
 constexpr int kTile = 8;  // frames that are computed together
-constexpr std::int64_t kColumns = 8;  // of an instruction
+constexpr std::int64_t kColumns = 8;  // columns of an instruction
 constexpr std::int64_t kChain = 128;  // columns that are added up in fp16
 
-// Compilers copy a lane into a vector before each product with it, so this is written as assembly: sums of eight
-// frames in v16 to v31, their inputs in v0 to v7, weights of two columns in v8 to v11.
+// In assembly, since compilers copy a lane into a vector before each product with it. Sums of eight frames are in v16 to
+// v31, their inputs in v0 to v7, weights of two columns in v8 to v11.
 #define ANTIPHON_FRAME(x, low, high, first, second, lane) \
     "fmla v" #low ".8h, v" #first ".8h, v" #x ".h[" #lane "]\n" \
     "fmla v" #high ".8h, v" #second ".8h, v" #x ".h[" #lane "]\n"
@@ -77,7 +77,7 @@ inline void tile(const float16_t *rows[kTile], const float16_t *weight, std::int
     }
 }
 
-// By Winograd's algorithm, from transformed inputs.
+// Convolves by Winograd's algorithm, from transformed inputs.
 template <int taps>
 void convolve_tiles(const HalfConvolution &c, std::int64_t panel, std::int64_t frames, const float16_t *there,
                     float *totals) {

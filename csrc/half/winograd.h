@@ -1,8 +1,8 @@
 // Winograd's algorithm for convolutions in fp16: four outputs from three taps, or from groups of four.
 //
 // A group's inputs and taps are polynomials; products of their values at some points, and at infinity, give the values of
-// the outputs' polynomial. The points are those whose errors grow least. Values at a point are scaled on the inputs' side
-// so that all coefficients have few bits; the taps' side divides by the same factors.
+// the outputs' polynomial. The points are chosen for the smallest errors. The inputs' values at a point are scaled so that
+// all coefficients have few bits; the taps' values are divided by the same factors.
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace {
 
 template <int taps> struct Winograd {
     static constexpr int kPoints = taps + int(kTileOutputs) - 1;
-    static constexpr double kAt[6] = {0, 1, -1, 0.5, -2, 2};  // the finite points, kPoints - 1 of them
+    static constexpr double kAt[6] = {0, 1, -1, 0.5, -2, 2};  // finite points, of which kPoints - 1 are used
 
     struct Matrices {
         float there[kPoints][kPoints] = {}, back[kTileOutputs][kPoints] = {};
@@ -26,7 +26,7 @@ template <int taps> struct Winograd {
     static constexpr Matrices make() {
         Matrices made;
         for (int p = 0; p < kPoints; ++p) {
-            // The product of x - a over the other finite points a: its coefficients, lowest first.
+            // Coefficients, lowest first, of the product of x - a over the other finite points a.
             double polynomial[kPoints + 1] = {1};
             int degree = 0;
             for (int q = 0; q < kPoints - 1; ++q) {
@@ -44,7 +44,7 @@ template <int taps> struct Winograd {
     static constexpr Matrices kMatrices = make();
 };
 
-// row[i] · x[i] without the zeros, which are known at compile time.
+// Sum of row[i] · x[i], without factors of zero, which are known at compile time.
 template <int taps, int point, int i> inline __attribute__((always_inline)) float32x4_t value_at(const float32x4_t *x) {
     constexpr float factor = Winograd<taps>::kMatrices.there[point][i];
     if constexpr (i == 0) {
@@ -68,8 +68,8 @@ inline __attribute__((always_inline)) void store_values(const float32x4_t *low, 
     if constexpr (point < last) store_values<taps, point + 1>(low, high, out + stride, stride);
 }
 
-// there[point][tile][inputs] of a block that begins with an output frame. Tiles of one group of `dilation` have their
-// outputs between each other's: tile i has those from frame begin + i / dilation * 4 * dilation + i % dilation on.
+// Computes there[point][tile][inputs] of a block of output frames from `begin` on. The outputs of `dilation` consecutive
+// tiles interleave: tile i has outputs from frame begin + i / dilation * 4 * dilation + i % dilation on.
 template <int taps>
 void way_there(const HalfConvolution &c, std::int64_t begin, std::int64_t frames, float16_t *there) {
     constexpr int points = Winograd<taps>::kPoints;
@@ -109,7 +109,7 @@ inline __attribute__((always_inline)) float32x4_t output_of(const float32x4_t *s
     }
 }
 
-// sums [points][tiles][16] → totals [frames of the block][16]
+// Transforms sums [points][tiles][16] back to totals [frames of the block][16].
 template <int taps> void way_back(const float *sums, std::int64_t tiles, std::int64_t dilation, float *totals) {
     constexpr int points = Winograd<taps>::kPoints, last = points - 1;
     for (std::int64_t i = 0; i < tiles; ++i) {

@@ -10,7 +10,7 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kLoneProduct = std::int64_t(1) << 17;  // fewer multiplications are not worth another thread
+constexpr std::int64_t kLoneProduct = std::int64_t(1) << 17;  // multiplications below which one thread is faster than several
 
 float *floats(Scratch &scratch, std::int64_t count) {
     return reinterpret_cast<float *>(scratch.reserve(std::size_t(std::max<std::int64_t>(1, count)) * sizeof(float)));
@@ -23,13 +23,13 @@ void multiply(const LinearCall &call, const Matrix &matrix, const float *x, std:
                 call.variant});
 }
 
-// down · x for the tokens of one adapter.
+// Computes down · x for the tokens of one adapter.
 void reduce(const LinearCall &call, const Matrix &down, const std::int64_t *tokens, std::int64_t count, float *out) {
     thread_local Scratch inputs;
     const std::int64_t columns = call.matrix->columns;
     const float *x = call.x + tokens[0] * call.x_stride;
     std::int64_t x_stride = call.x_stride;
-    if (tokens[count - 1] - tokens[0] != count - 1) {  // not one after the other
+    if (tokens[count - 1] - tokens[0] != count - 1) {  // the tokens are not consecutive
         float *const gathered = floats(inputs, count * columns);
         for (std::int64_t i = 0; i < count; ++i) {
             std::memcpy(gathered + i * columns, call.x + tokens[i] * call.x_stride, columns * sizeof(float));

@@ -1,7 +1,7 @@
-// GGUF's encoded blocks to floats: one struct per type, with the block's size and a decoder of 32 consecutive elements.
+// Decoding of GGUF's blocks to floats: one struct per type, with the block's size and a decoder of 32 consecutive elements.
 //
-// `group` hands the elements to a sink in ascending order, eight at a time, so that storing them and multiplying them
-// at once see the same values in the same order.
+// `group` passes the elements to a sink in ascending order, eight at a time, so that sinks that store them and sinks that
+// multiply them see the same values in the same order.
 
 #pragma once
 
@@ -18,7 +18,7 @@ ANTIPHON_INLINE std::uint32_t load_u32(const std::uint8_t *source) {
     return load_u16(source) | std::uint32_t(load_u16(source + 2)) << 16;
 }
 
-// Lanes all ones where `bits` has the lane's bit, lowest bit first.
+// Returns lanes of all ones where `bits` has the lane's bit, lowest bit first.
 ANTIPHON_INLINE Bytes8 lane_mask(std::uint8_t bits) {
     const Bytes8 lane_bits = {1, 2, 4, 8, 16, 32, 64, 128};
     return (Bytes8)((splat_bytes(bits) & lane_bits) == lane_bits);
@@ -26,7 +26,7 @@ ANTIPHON_INLINE Bytes8 lane_mask(std::uint8_t bits) {
 
 ANTIPHON_INLINE Bytes8 high_bits(std::uint8_t bits, std::uint8_t value) { return lane_mask(bits) & splat_bytes(value); }
 
-// Eight elements of value code * scale + offset.
+// Passes eight elements code * scale + offset to the sink.
 template <class Sink> ANTIPHON_INLINE void emit(Bytes8 codes, float scale, float offset, Sink &sink) {
     sink(multiply_add(to_floats(codes), splat(scale), splat(offset)));
 }
@@ -56,7 +56,7 @@ struct BF16 {
     }
 };
 
-// Sixteen bytes of nibbles, the low ones first.
+// Decodes sixteen bytes of nibbles, low nibbles first.
 template <class Sink>
 ANTIPHON_INLINE void nibble_group(const std::uint8_t *codes, float scale, float offset, Sink &sink) {
     for (int i = 0; i < 4; ++i) {
@@ -80,7 +80,7 @@ struct Q4_1 {
     }
 };
 
-// The same with a fifth bit per element in four bytes of their own.
+// Decodes nibbles with a fifth bit per element, stored in four separate bytes.
 template <class Sink>
 ANTIPHON_INLINE void five_bit_group(
     const std::uint8_t *codes, const std::uint8_t *high, float scale, float offset, Sink &sink) {
@@ -141,7 +141,7 @@ struct Q3_K {
     }
 };
 
-// The 6-bit scale and minimum of 32 elements in Q4_K and Q5_K, times the block's factors; the minimum comes negated.
+// 6-bit scale and minimum of 32 elements in Q4_K and Q5_K, times the block's factors; `offset` is the negated minimum.
 struct ScaleAndOffset {
     float scale, offset;
 };
@@ -194,7 +194,7 @@ struct Q6_K {
     }
 };
 
-// What the sixteen codes of IQ4_NL and IQ4_XS stand for.
+// Values of the sixteen codes of IQ4_NL and IQ4_XS.
 alignas(16) constexpr std::int8_t kFourBitValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                         1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -235,13 +235,13 @@ struct IQ4_XS {
     }
 };
 
-// Seven sign bits and, as the eighth, the bit that makes their number even.
+// Returns seven sign bits and an eighth, which makes the number of set bits even.
 ANTIPHON_INLINE std::uint8_t with_parity(std::uint32_t code) {
     code &= 0x7F;
     return std::uint8_t(code | std::uint32_t(__builtin_parity(code)) << 7);
 }
 
-// Eight codebook values, negated where `signs` has the lane's bit.
+// Passes eight codebook values to the sink, negated where `signs` has the lane's bit.
 template <class Sink> ANTIPHON_INLINE void emit_signed(Bytes8 values, std::uint8_t signs, float scale, Sink &sink) {
     const Bytes8 mask = lane_mask(signs);
     sink(to_floats((Int8x8)((values ^ mask) - mask)) * splat(scale));

@@ -1,7 +1,7 @@
-// The quantised matrix product. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Quantised matrix product. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 //
-// A result is the sum of eight lane accumulators that run over the columns in ascending order, whatever the number of
-// tokens and threads, so a token's result does not depend on the rest of the batch.
+// A result is the sum of eight lane accumulators that run over the columns in ascending order for any number of tokens and
+// threads, so a token's result does not depend on the rest of the batch.
 
 #include "linear/kernels.h"
 
@@ -36,7 +36,7 @@ struct Dot {
     }
 };
 
-// Group `g` of a row. Rows of plain floats may end inside a group; missing columns read as zero.
+// Decodes group `g` of a row. Rows of plain floats may end inside a group; missing columns read as zero.
 template <class Type, class Sink>
 ANTIPHON_INLINE void row_group(const std::uint8_t *row, std::int64_t g, const std::uint8_t *codebook, Sink &sink) {
     constexpr int groups_per_block = Type::kBlock / kGroup;
@@ -64,7 +64,7 @@ void decode_row(const std::uint8_t *row, std::int64_t columns, const std::uint8_
     }
 }
 
-// One token: each weight is decoded in registers and used there.
+// Multiplies one token: each weight is decoded in registers and used there.
 template <class Type, int rows> void multiply_one(const Product &p, std::int64_t begin) {
     const std::uint8_t *row = p.weight + begin * p.row_bytes;
     const std::int64_t whole = p.columns / kGroup;
@@ -126,7 +126,7 @@ void multiply_chunk(const float *weights, const float *x, std::int64_t x_stride,
     }
 }
 
-// Several tokens: a tile of rows is decoded once, a chunk of columns at a time, and multiplied with all of them.
+// Multiplies several tokens: a tile of rows is decoded once, a chunk of columns at a time, and multiplied with all tokens.
 template <class Type> void multiply_tile(const Product &p, std::int64_t begin, int rows, void *scratch) {
     float *weights = static_cast<float *>(scratch);
     Floats *totals = reinterpret_cast<Floats *>(weights + kTileRows * kChunk);

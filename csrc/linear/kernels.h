@@ -12,7 +12,7 @@ struct Product {
     const std::uint8_t *weight;
     std::size_t row_bytes;
     std::int64_t columns;
-    const std::uint8_t *codebook;  // of the IQ types, else null
+    const std::uint8_t *codebook;  // codebook of an IQ type, else null
     const float *x;                // columns padded with zeros to a multiple of kPadding
     std::int64_t x_stride;
     std::int64_t tokens;
@@ -22,19 +22,19 @@ struct Product {
 
 constexpr std::int64_t kPadding = 32;
 
-// Rows that are decoded together; work is best split at multiples of it.
+// Rows that are decoded together; work is best split at multiples of this.
 constexpr std::int64_t kTileRows = 16;
 
-// Tokens whose totals are kept together while a tile is multiplied; more are taken block by block.
+// Maximum tokens whose totals are kept while a tile is multiplied; more tokens are multiplied block by block.
 constexpr std::int64_t kTokenBlock = 96;
 
 struct TypeKernels {
-    // Rows [begin, end) of the product. `scratch` has `scratch_bytes(tokens)` bytes, aligned to 64.
+    // Computes rows [begin, end) of the product. `scratch` has `scratch_bytes(tokens)` bytes, aligned to 64.
     void (*multiply)(const Product &, std::int64_t begin, std::int64_t end, void *scratch);
     void (*decode_row)(const std::uint8_t *row, std::int64_t columns, const std::uint8_t *codebook, float *out);
 };
 
-// A decoded tile of 16 rows of 256 floats, and eight lanes of totals per token and row of the tile.
+// Bytes of a decoded tile of 16 rows of 256 floats, and of eight lanes of totals per token and row of the tile.
 inline std::size_t scratch_bytes(std::int64_t tokens) {
     return (kTileRows * 256 + std::size_t(tokens < kTokenBlock ? tokens : kTokenBlock) * kTileRows * 8) * sizeof(float);
 }

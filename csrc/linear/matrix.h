@@ -1,4 +1,4 @@
-// A matrix of rows in one or more encodings, as stored in files or packed. Its creator keeps the memory alive.
+// Matrix of rows in one or more encodings, as stored in files or packed. Its creator must keep the memory alive.
 
 #pragma once
 
@@ -13,9 +13,9 @@ struct MatrixPart {
     int type;  // GGUF type id
     bool packed;
     const std::uint8_t *data;
-    std::size_t row_bytes;  // of an encoded row; 0 where packed
+    std::size_t row_bytes;  // bytes of an encoded row; 0 if packed
     std::int64_t first, rows;
-    const std::uint8_t *codebook;  // of encoded IQ types, else null
+    const std::uint8_t *codebook;  // codebook of an encoded IQ type, else null
 };
 
 struct Matrix {

@@ -45,15 +45,15 @@ void quantize(const LinearCall &call, const Activations &x) {
 
 struct Work {
     const LinearCall *call;
-    Product product;  // of encoded parts, without its weight
-    Activations x;    // for packed parts
+    Product product;  // product with encoded parts, without their weight
+    Activations x;    // quantised x for packed parts
     Epilogue epilogue;
-    bool plain;  // no epilogue
+    bool plain;  // whether there is no epilogue
     std::int64_t columns_per_task;
     char *scratch;
     std::size_t product_bytes, thread_bytes;
 
-    // Tokens without a delta keep every bit of their product.
+    // Adds a delta to its tokens; other tokens keep every bit of their product.
     void add_delta(const LinearDelta &delta, std::int64_t begin, std::int64_t end, float *y, std::int64_t stride) const {
         const std::int64_t low = std::max(begin, delta.first), high = std::min(end, delta.first + delta.width);
         if (low >= high) return;
@@ -62,7 +62,7 @@ struct Work {
         call->variant->rows->add_weighted(sum, low - delta.first, high - delta.first);
     }
 
-    // Rows [begin, end) of all parts end to end, to y[token * stride + row - begin].
+    // Computes rows [begin, end) of all parts, counted end to end, into y[token * stride + row - begin].
     void multiply(std::int64_t begin, std::int64_t end, float *y, std::int64_t stride, char *thread_scratch) const {
         for (const MatrixPart &part : call->matrix->parts) {
             const std::int64_t low = std::max(begin, part.first), high = std::min(end, part.first + part.rows);

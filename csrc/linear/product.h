@@ -1,4 +1,4 @@
-// Products with matrices and what follows them, shared out over threads: what Python and recorded programs call.
+// Products with matrices and their epilogues, split over threads, for Python and recorded programs.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace antiphon {
 
-// What an adapter adds to rows [first, first + width) of the product of some tokens, before bias and activation: for the
-// i-th of `tokens`, the sum of weights[i][j] · rows[j].
+// Addition of an adapter to rows [first, first + width) of some tokens' products, before bias and activation: the i-th of
+// `tokens` gets the sum of weights[i][j] · rows[j].
 struct LinearDelta {
     const float *weights;
     std::int64_t weight_stride;
@@ -31,7 +31,7 @@ struct LinearCall {
     const float *bias;  // null, or one for each row of the matrix
     Activation activation;
     bool gated;             // the matrix's first half of rows are gates, the second half values
-    const float *residual;  // null, or as `out`
+    const float *residual;  // null, or of the shape of `out`
     std::int64_t residual_stride;
     float *out;  // [tokens, rows], or [tokens, rows / 2] with a gate
     std::int64_t out_stride;
@@ -44,7 +44,7 @@ struct LinearCall {
 // Uses the calling thread's `workspace`.
 void run_linear(const LinearCall &call);
 
-// out[count, columns] = the rows named by ids, decoded. `std::invalid_argument` where an id is out of range.
+// Decodes rows `ids` to out [count, columns]. Throws `std::invalid_argument` if an id is out of range.
 void take_rows(const Matrix &matrix, const std::int64_t *ids, std::int64_t count, float *out, const Variant &variant);
 
 }  // namespace antiphon

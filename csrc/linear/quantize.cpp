@@ -10,7 +10,7 @@ namespace antiphon {
 namespace {
 
 constexpr int kColumns = 32, kEightBits = 8, kFourBits = 3;  // GGUF type ids
-constexpr int kRanges = 12;                                  // that are tried for a group of Q4_1
+constexpr int kRanges = 12;                                  // ranges that are tried for a group of Q4_1
 
 void store_half(std::uint8_t *target, float value) {
     const std::uint16_t half = float_to_half(std::clamp(value, -65504.0f, 65504.0f));
@@ -36,7 +36,7 @@ struct Fit {
     float scale, minimum, error;
 };
 
-// Codes for the fit's minimum and a scale of 1 / inverse. The sum with 1.5 * 2^23 rounds to an integer.
+// Computes codes for the fit's minimum and a scale of 1 / inverse. The sum with 1.5 * 2^23 rounds to an integer.
 ANTIPHON_INLINE void round_codes(const Floats *x, float inverse, Fit &fit) {
     const Floats magic = splat(12582912.0f), most = splat(-15);
     for (int i = 0; i < kVectors; ++i) {
@@ -45,7 +45,7 @@ ANTIPHON_INLINE void round_codes(const Floats *x, float inverse, Fit &fit) {
     }
 }
 
-// The squared error of codes for the rounded scale and minimum that the file can hold.
+// Rounds scale and minimum to the 16-bit floats of a block, and computes the squared error of the codes.
 ANTIPHON_INLINE void measure(const Floats *x, Fit &fit) {
     std::uint8_t half[2];
     store_half(half, fit.scale);
@@ -61,7 +61,7 @@ ANTIPHON_INLINE void measure(const Floats *x, Fit &fit) {
     fit.error = sum(error);
 }
 
-// Scale and minimum by least squares for the present codes.
+// Fits scale and minimum to the current codes by least squares.
 ANTIPHON_INLINE bool refit(const Floats *x, float values, Fit &fit) {
     Floats code_lanes = zeros(), square_lanes = zeros(), product_lanes = zeros();
     for (int i = 0; i < kVectors; ++i) {

@@ -12,7 +12,7 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kTileTokens = 16;
-constexpr int kTiles = 4;  // of tokens, accumulated together: registers 0 to 3, codes in 4 to 6, weights in 7
+constexpr int kTiles = 4;  // tiles of tokens summed together, in registers 0 to 3; codes in 4 to 6, weights in 7
 
 #define ANTIPHON_TILE(number, tile) \
     if constexpr (tiles > number) { \
@@ -22,7 +22,7 @@ constexpr int kTiles = 4;  // of tokens, accumulated together: registers 0 to 3,
 #define ANTIPHON_STORE(number) \
     if constexpr (tiles > number) _tile_stored(number, sums + number * kTileTokens * kScaledRows, kScaledRows * 4);
 
-// sums[token][16] of `tiles` times sixteen tokens.
+// Computes sums[token][16] of `tiles` times sixteen tokens.
 template <int tiles>
 void multiply_tiles(const ScaledProduct &p, const std::int8_t *rows, const std::int8_t *weight, std::int32_t *sums) {
     _tile_zero(0);

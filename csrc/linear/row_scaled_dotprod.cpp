@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kTile = 8;  // rows, and tokens, that are computed together
 
-// sums[token][8] over `steps` times sixteen columns; quads of weights lie 64 bytes apart. Tokens' codes in v0 to v7, weights
-// of a quad of columns in two of v8 to v15, sums in v16 to v31.
+// Computes sums[token][8]; quads of weights lie 64 bytes apart. Registers: tokens' codes in v0 to v7, weights of a quad of
+// columns in two of v8 to v15, sums in v16 to v31.
 inline void multiply_tile(const std::int8_t *x, std::int64_t columns, const std::int8_t *weight, std::int32_t *sums) {
     const std::int8_t *rows[kTile];
     for (int t = 0; t < kTile; ++t) rows[t] = x + t * columns;

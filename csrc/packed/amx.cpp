@@ -1,8 +1,8 @@
-// The packed product for x86 processors with AMX: sixteen tokens at a time through the matrix unit, fewer as with AVX-512.
+// Packed product for x86 processors with AMX: sixteen tokens at a time in the matrix unit, fewer tokens with AVX-512.
 //
-// A tile instruction multiplies sixteen tokens by sixteen rows over one group. Its sums are exact, and the scales are
-// applied as everywhere, so the bits are the same. Types with a scale for each half of a group would half-fill tiles, which
-// gains nothing over vectors.
+// A tile instruction multiplies sixteen tokens by sixteen rows over one group. Its sums are exact, and scales are applied
+// as in all variants, so the bits are the same. Types with a scale for each half of a group use vectors: their tiles would
+// be half full, which is not faster.
 
 #include "packed/vnni.h"
 
@@ -59,7 +59,7 @@ private:
 
     template <int type>
     static void tile_product(const Unpacked &unpacked, int groups, const TokenView &x, float *totals) {
-        constexpr int ahead = 2;  // groups in flight while others are scaled
+        constexpr int ahead = 2;  // groups whose products are in flight while earlier groups are scaled
         alignas(64) Sums sums[ahead + 1];
         __m512 total[kTileTokens];
 #pragma GCC unroll 16

@@ -1,4 +1,4 @@
-// The packed product for x86 processors with AVX2: unsigned codes times signed x, summed in 16 bits as far as they fit.
+// Packed product for x86 processors with AVX2: unsigned codes times signed x, summed in 16 bits while the sums fit.
 
 #include <immintrin.h>
 
@@ -9,7 +9,7 @@
 namespace antiphon {
 namespace {
 
-// Eight rows of quad q, with `zero` still in it.
+// Loads eight rows of quad q, from whose codes `zero` is not subtracted yet.
 template <int type, int q> ANTIPHON_INLINE __m256i load_quad(const std::uint8_t *codes) {
     constexpr PackedForm form = PackedFormOf<type>::form;
     const auto load = [&](int offset) __attribute__((always_inline)) {
@@ -32,7 +32,7 @@ template <int type, int q> ANTIPHON_INLINE __m256i load_quad(const std::uint8_t 
     return quad;
 }
 
-// Quads whose products of codes and x fit in 16 bits together: 2 * 127 * largest code * quads < 2^15.
+// Number of quads whose summed products of codes and x fit in 16 bits: 2 * 127 * largest code * quads < 2^15.
 template <int type> constexpr int fitting_quads() {
     switch (PackedFormOf<type>::form.bits) {
     case 4: return 8;
@@ -42,7 +42,7 @@ template <int type> constexpr int fitting_quads() {
     }
 }
 
-// Four products summed by pairs, in 16 bits. Where codes are signed the sign goes to x: |code| is at most 128.
+// Sums four products by pairs, in 16 bits. The sign of signed codes is moved to x: |code| is at most 128.
 template <int type> ANTIPHON_INLINE __m256i pair_sums(__m256i weights, __m256i x) {
     if constexpr (PackedFormOf<type>::form.bits == 8) {
         return _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights));
@@ -56,7 +56,7 @@ ANTIPHON_INLINE __m256i splat_quad(const std::int8_t *x) {
     return _mm256_set1_epi32(quad);
 }
 
-// Quads `first` + i... of `vectors` times eight rows for some tokens, added to the sums in 32 bits.
+// Adds the products of quads `first` + i... of `vectors` times eight rows with some tokens to the sums in 32 bits.
 template <int type, int tokens, int vectors, bool direct, int first, int... i>
 ANTIPHON_INLINE void some_quads(const std::uint8_t *codes, const std::int8_t *x, std::int64_t x_stride,
                                 __m256i (&sums)[tokens][vectors], std::integer_sequence<int, i...>) {
@@ -86,7 +86,7 @@ ANTIPHON_INLINE void some_quads(const std::uint8_t *codes, const std::int8_t *x,
     }
 }
 
-// Quads [first, last).
+// Adds the products of quads [first, last) to the sums.
 template <int type, int tokens, int vectors, bool direct, int first, int last>
 ANTIPHON_INLINE void quads(const std::uint8_t *codes, const std::int8_t *x, std::int64_t x_stride,
                            __m256i (&sums)[tokens][vectors]) {
@@ -97,7 +97,7 @@ ANTIPHON_INLINE void quads(const std::uint8_t *codes, const std::int8_t *x, std:
     }
 }
 
-// All groups of a block for `vectors` times eight rows.
+// Multiplies all groups of a block for `vectors` times eight rows.
 template <int type, int tokens, int vectors, bool direct>
 ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unpacked, int first_row, int groups,
                                   const TokenView &x, float *totals) {

@@ -1,4 +1,4 @@
-// The packed product for x86 processors with AVX-512 and its dot product instructions.
+// Packed product for x86 processors with AVX-512 and its dot product instructions.
 
 #include "packed/vnni.h"
 

@@ -1,4 +1,4 @@
-// The packed product for ARM processors with the dot product instructions: one of them multiplies four rows by a quad.
+// Packed product for ARM processors with dot product instructions: an instruction multiplies four rows by a quad.
 
 #include <arm_neon.h>
 
@@ -11,7 +11,7 @@
 namespace antiphon {
 namespace {
 
-// All groups of a block, unpacked, for `vectors` times four rows.
+// Multiplies all unpacked groups of a block for `vectors` times four rows.
 template <int type, int tokens, int vectors>
 ANTIPHON_INLINE void rows_product(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
     constexpr PackedForm form = PackedFormOf<type>::form;
@@ -63,8 +63,8 @@ ANTIPHON_INLINE void rows_product(const Unpacked &unpacked, int first_row, int g
     }
 }
 
-// All groups of a block, unpacked, for eight rows and four tokens: sums in v0-v7, tokens' codes in v8-v11, weights in
-// v12-v15, totals in v16-v23.
+// Multiplies all unpacked groups of a block for eight rows and four tokens. Registers: sums in v0-v7, tokens' codes in
+// v8-v11, weights in v12-v15, totals in v16-v23.
 ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
     const std::int8_t *codes = &unpacked.codes[0][0][first_row][0], *x0 = x.codes, *x1 = x0 + x.stride, *x2 = x1 + x.stride,
                       *x3 = x2 + x.stride;
@@ -72,7 +72,7 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
     const float *s0 = x.scales, *s1 = s0 + x.groups, *s2 = s1 + x.groups, *s3 = s2 + x.groups;
     std::int64_t left = groups;
     float *const target = totals + first_row;
-    // Sums start from memory: loads run beside the arithmetic, register copies take its slots.
+    // Sums start from memory: loads run beside the arithmetic, while copies of registers would take its slots.
     alignas(16) static constexpr std::int32_t start[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                                           kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 #define ANTIPHON_QUAD(offset, a, b, lane) \
@@ -142,7 +142,7 @@ struct DotProduct {
     static constexpr bool kFetchesGroups = true;
     struct Session {};
 
-    // Codes of eight bits need no unpacking that tokens could share.
+    // Codes of eight bits need no unpacking, so a copy that tokens share pays off only for more tokens.
     template <int type> static constexpr int kFewTokens = PackedFormOf<type>::form.bits == 8 ? 8 : 4;
     template <int type>
     static void few_tokens(const std::uint8_t *tile, TokenView x, std::int64_t tokens, float *totals, float *minima) {

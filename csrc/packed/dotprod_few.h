@@ -1,8 +1,8 @@
-// Up to four tokens on ARM processors with the dot product instructions. Weights are used as they are unpacked, scales are
-// converted to floats where they are used, and totals stay in registers.
+// Packed product of up to four tokens on ARM processors with dot product instructions. Weights are unpacked and scales
+// converted in registers and used there, and totals stay in registers.
 //
-// Vector arithmetic is the limit, so whatever can be a load is one: sums start from memory, and scales of tokens are lanes
-// of scalar loads. Copying a register or filling it from a general one would take a slot of the arithmetic.
+// Vector arithmetic is the limit, so loads replace it where possible: sums start from memory, and tokens' scales are lanes
+// of scalar loads. Copying a register, or filling it from a general register, would take a slot of the arithmetic.
 
 #pragma once
 
@@ -15,10 +15,10 @@
 namespace antiphon {
 namespace {
 
-constexpr std::size_t kAheadBytes = 12288;  // from what is multiplied to what is fetched
-constexpr std::int64_t kChunkGroups = 8 * kBlockGroups;  // of a tile: they stay in the first-level cache for all passes
+constexpr std::size_t kAheadBytes = 12288;  // distance of prefetched from multiplied bytes
+constexpr std::int64_t kChunkGroups = 8 * kBlockGroups;  // groups of a tile that stay in the first-level cache for all passes
 
-// As bits 1.5 * 2^23, to which an int of less than 2^22 can be added in place.
+// Bits of 1.5 * 2^23 as a float, to which an int of less than 2^22 can be added in place.
 constexpr std::int32_t kMagicBits = 0x4B400000;
 constexpr float kMagic = 12582912.0f;
 alignas(16) constexpr std::int32_t kMagicStart[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
@@ -26,7 +26,7 @@ alignas(16) constexpr std::int32_t kMagicStart[4] = {kMagicBits, kMagicBits, kMa
 constexpr std::uint16_t kByteExponent = 0x4B00;
 constexpr float kByteBase = 8388608.0f;
 
-// Four numbers that the compiler must load, and not copy from a register that has them.
+// Loads four numbers, so that the compiler does not copy a register that holds them.
 ANTIPHON_INLINE int32x4_t reload(const std::int32_t *source) {
     int32x4_t value;
     asm volatile("ldr %q0, %1" : "=w"(value) : "Q"(*reinterpret_cast<const int32x4_t *>(source)));
@@ -37,17 +37,17 @@ ANTIPHON_INLINE float32x4_t reload(const float *source) {
     asm volatile("ldr %q0, %1" : "=w"(value) : "Q"(*reinterpret_cast<const float32x4_t *>(source)));
     return value;
 }
-// As often as it is written: a second one is as fast as a copy of the first.
+// Fills a vector with a number. Repeated calls are not merged: a second fill is as fast as a copy of the first.
 ANTIPHON_INLINE int32x4_t spread(std::int32_t number) {
     int32x4_t value;
     asm volatile("dup %0.4s, %w1" : "=w"(value) : "r"(number));
     return value;
 }
 
-// Of a sum that started at kMagicBits: its bits are those of 1.5 * 2^23 + sum as a float.
+// Converts a sum that started at kMagicBits: its bits are those of 1.5 * 2^23 + sum as a float.
 ANTIPHON_INLINE float32x4_t to_float(int32x4_t sum) { return vreinterpretq_f32_s32(sum) - vdupq_n_f32(kMagic); }
 
-// The floats 2^23 + byte of 4 * vectors bytes; reads at least eight.
+// Computes the floats 2^23 + byte of 4 * vectors bytes; reads at least eight bytes.
 template <int vectors> ANTIPHON_INLINE void raise_bytes(const std::uint8_t *bytes, std::uint8_t flipped, float32x4_t *out) {
     const uint16x8_t exponent = vdupq_n_u16(kByteExponent);
     const uint8x16_t zeros = vdupq_n_u8(0);
@@ -67,13 +67,13 @@ template <int vectors> ANTIPHON_INLINE void load_halves(const std::uint8_t *sour
     for (int v = 0; v < vectors; ++v) out[v] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(source + 8 * v)));
 }
 
-// Of Q6_K: signed bytes, which with the sign flipped are 128 more.
+// Loads the scales of Q6_K: signed bytes, which are 128 larger with the sign bit flipped.
 template <int vectors> ANTIPHON_INLINE void load_half_scales(const std::uint8_t *bytes, float32x4_t *out) {
     raise_bytes<vectors>(bytes, 0x80, out);
     for (int v = 0; v < vectors; ++v) out[v] -= vdupq_n_f32(kByteBase + 128);
 }
 
-// Factors of a block's scales. factor * byte is computed as factor * (2^23 + byte) - factor * 2^23, exactly and in one step.
+// Factors of a block's scales. factor * byte is computed exactly as factor * (2^23 + byte) - factor * 2^23, in one step.
 template <int vectors> struct alignas(16) Factors {
     float32x4_t factors[vectors];
     float base[4 * vectors];
@@ -93,7 +93,7 @@ template <int vectors> struct alignas(16) Factors {
     }
 };
 
-// Quad q of four rows, with `zero` still in it.
+// Loads quad q of four rows, from whose codes `zero` is not subtracted yet.
 template <int type, int q> ANTIPHON_INLINE int8x16_t load_quad(const std::uint8_t *codes) {
     constexpr PackedForm form = PackedFormOf<type>::form;
     if constexpr (form.bits == 8) return vreinterpretq_s8_u8(vld1q_u8(codes + 64 * q));
@@ -111,7 +111,7 @@ template <int type, int q> ANTIPHON_INLINE int8x16_t load_quad(const std::uint8_
     return vreinterpretq_s8_u8(quad);
 }
 
-// Half of a group: load(q, v) is quad q = 4 * half + 0..3 of the v-th four rows, to be multiplied with a lane of x.
+// Multiplies half of a group: load(q, v) returns quad q = 4 * half + 0..3 of the v-th four rows, for a lane of x.
 template <int half, class Load, int tokens, int vectors>
 ANTIPHON_INLINE void multiply_half(Load load, const std::int8_t *x, std::int64_t stride, int32x4_t (&sums)[tokens][vectors]) {
     int8x16_t values[tokens];
@@ -133,27 +133,27 @@ ANTIPHON_INLINE void multiply_half(Load load, const std::int8_t *x, std::int64_t
 // Consecutive groups of a tile, beginning with a block.
 struct Chunk {
     const std::uint8_t *blocks;
-    std::int64_t first, groups;  // the first one's index in the row, and how many there are
+    std::int64_t first, groups;  // index of the first group in the row, number of groups
 
     ANTIPHON_INLINE_MEMBER int in_block(std::int64_t group) const {
         return int(groups - group < kBlockGroups ? groups - group : kBlockGroups);
     }
 };
 
-// What a chunk's products are added to: nothing before the first.
+// Returns the totals that a chunk's products are added to: zeros for the first chunk.
 ANTIPHON_INLINE float32x4_t begin_total(const Chunk &chunk, const float *totals) {
     return chunk.first ? vld1q_f32(totals) : vdupq_n_f32(0);
 }
 
-// `vectors` times four rows of a tile with some tokens.
+// Products of `vectors` times four rows of a tile with some tokens.
 template <int type, int tokens, int vectors> struct FewRows {
     static constexpr PackedForm form = PackedFormOf<type>::form;
     static constexpr int kPasses = kPackedRows / (4 * vectors);
-    static constexpr std::size_t kLines = (form.code_bytes() / 64 + kPasses) / kPasses;  // of a group and its scales, a pass
+    static constexpr std::size_t kLines = (form.code_bytes() / 64 + kPasses) / kPasses;  // cache lines of a group, per pass
     static constexpr bool kTogether = form.minimum && !form.factors && tokens * vectors <= 4;
     using Sums = int32x4_t[tokens][vectors];
 
-    // Of half h of a group, or of the whole group.
+    // Starts the sums of half h of a group, or of the whole group, from minus `zero` times the sum of the tokens' codes.
     ANTIPHON_INLINE void begin(const TokenView &x, std::int64_t group, int h, Sums &sums) {
         for (int t = 0; t < tokens; ++t) {
             const std::int16_t *const half_sums = x.half_sums + (t * x.groups + group) * 2;
@@ -172,7 +172,7 @@ template <int type, int tokens, int vectors> struct FewRows {
         multiply_half<half>(load, x.codes + group * kPackedGroup, x.stride, sums);
     }
 
-    // I of a group, of Q6_K through floats, which are exact here.
+    // Computes I of a group (see format.h); Q6_K uses floats, which are exact here.
     ANTIPHON_INLINE void multiply_group(const std::uint8_t *codes, const std::uint8_t *half_scales, const TokenView &x,
                                         std::int64_t group, float32x4_t (&exact)[tokens][vectors]) {
         Sums sums;
@@ -198,7 +198,7 @@ template <int type, int tokens, int vectors> struct FewRows {
         }
     }
 
-    // Adds float(I) * (W * X) to the totals [tokens][16], and if there are registers M * offset to the minima, for rows from
+    // Adds float(I) * (W * X) to the totals [tokens][16] and, if registers suffice, M * offset to the minima, for rows from
     // `row` on.
     ANTIPHON_INLINE void add_scaled(const Chunk &chunk, int row, const TokenView &x, float *totals, float *minima) {
         float32x4_t total[tokens][vectors], lowest[tokens][vectors];
@@ -209,7 +209,8 @@ template <int type, int tokens, int vectors> struct FewRows {
             }
         }
         const std::uint8_t *block = chunk.blocks;
-        // One pass fetches what comes soon. Of several, each fetches its part of the next chunk: memory slows all alike.
+        // A single pass prefetches bytes kAheadBytes ahead. Each of several passes prefetches its part of the next chunk, so
+        // that memory slows all passes alike.
         const std::size_t chunk_bytes = form.tile_bytes(chunk.groups);
         const std::uint8_t *ahead = kPasses == 1 ? block + kAheadBytes
                                                  : block + chunk_bytes + (row / (4 * vectors)) * (chunk_bytes / kPasses);
@@ -287,7 +288,7 @@ ANTIPHON_INLINE void add_minima(const Chunk &chunk, const TokenView &x, float *m
     }
 }
 
-// The totals and the minima [tokens][16] of a tile and some tokens.
+// Computes the totals and the minima [tokens][16] of a tile and some tokens.
 template <int type, int tokens>
 void multiply_few(const std::uint8_t *tile, const TokenView &x, float *totals, float *minima) {
     constexpr int vectors = tokens == 1 ? 4 : 2;

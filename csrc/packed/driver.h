@@ -1,9 +1,9 @@
-// The loops over tokens, tiles and blocks that the packed kernels of all instruction sets share.
+// Loops over tokens, tiles and blocks that the packed kernels of all instruction sets share.
 //
-// `Machine` does the work on one block, for at most its kMicroTokens tokens together. Up to kDirectTokens in all, codes are
-// used as they are unpacked, else from a copy. Up to its kFewTokens of a type, it multiplies whole tiles by itself. With
-// kFetchesGroups, blocks that come are fetched group by group, else the next one at once. Its Session lives as long as a
-// product. Compiled once per instruction set, so everything here has internal linkage.
+// `Machine` multiplies one block with up to kMicroTokens tokens together. For up to kDirectTokens tokens in all, codes are
+// unpacked in registers and used there, else they are unpacked to a copy. For up to kFewTokens of a type, `Machine`
+// multiplies whole tiles by itself. With kFetchesGroups, later blocks are prefetched group by group, else the next block at
+// once. A Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -16,30 +16,30 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
-constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what is multiplied
-constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x, to stay in the second-level cache
+constexpr std::size_t kPrefetchBytes = 8192;  // distance of prefetched from multiplied bytes
+constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // bytes of quantised x that stay in the second-level cache
 
-// A block's scales as numbers, and its codes, one byte each as [groups][8][16][4], as `Machine` wants them.
+// Scales of a block as floats, and its codes in one byte each, [groups][8][16][4] in the form that `Machine` multiplies.
 struct alignas(64) Unpacked {
     float scales[kBlockGroups][kPackedRows];                  // W
     float minima[kBlockGroups][kPackedRows];                  // M
-    float half_scales[kBlockGroups][2][kPackedRows];          // of Q6_K: integers, and so are their products with sums
+    float half_scales[kBlockGroups][2][kPackedRows];          // scales of Q6_K, integers: products with sums are exact
     std::int8_t codes[kBlockGroups][8][kPackedRows][4];
 };
 
-// Consecutive tokens from one group on.
+// Quantised x of consecutive tokens, from one group on.
 struct TokenView {
     const std::int8_t *codes;
     const float *scales, *offsets;
     const std::int16_t *half_sums;
-    std::int64_t stride, groups;  // from token to token
+    std::int64_t stride, groups;  // bytes of codes, and groups, from token to token
 
     TokenView(const Activations &x, std::int64_t token, std::int64_t group)
         : codes(x.codes + token * x.stride + group * kPackedGroup), scales(x.scales + token * x.groups() + group),
           offsets(x.offsets + token * x.groups() + group), half_sums(x.half_sums + (token * x.groups() + group) * 2),
           stride(x.stride), groups(x.groups()) {}
 
-    // The same from a later token on.
+    // Returns the view from a later token on.
     TokenView after(std::int64_t tokens) const {
         TokenView view = *this;
         view.codes += tokens * stride;
@@ -78,7 +78,7 @@ template <class Machine, int type> struct Driver {
         return most;
     }
 
-    // Some tokens with one block: added to the totals [tokens][16].
+    // Multiplies some tokens with one block, and adds to the totals [tokens][16].
     template <bool direct>
     static void block_tokens(const PackedProduct &p, const std::uint8_t *codes, const Unpacked &unpacked, int groups,
                              std::int64_t first_group, std::int64_t token, std::int64_t tokens, float *totals,
@@ -171,7 +171,7 @@ template <class Machine> void multiply_packed(const PackedProduct &p, std::int64
     }
 }
 
-// `Machine::quantize_group(x, inverse, codes, half_sums)` with the group's largest magnitude known.
+// Quantises tokens group by group: Machine::quantize_group(x, inverse, codes, half_sums) follows the largest magnitude.
 template <class Machine>
 void quantize_tokens(const float *x, std::int64_t x_stride, std::int64_t begin, std::int64_t end, const Activations &a) {
     const std::int64_t groups = a.groups();

@@ -1,9 +1,9 @@
-// The packed form of quantised weights, and what the product with int8 activations means.
+// Packed form of quantised weights, and definition of their product with int8 activations.
 //
-// LAYOUT. Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K have one form, for matrices whose columns are a multiple of
-// 32: tiles of 16 rows, one after the other (rows missing in the last one are zeros, scales included); in a tile, blocks
-// of 8 groups of 32 columns, the last block with fewer where the columns end; in a block, a header and then the codes of
-// its groups. Headers and codes begin at multiples of 64 bytes, and a tile is read in one direction.
+// LAYOUT. Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K have one form, for matrices whose number of columns is a multiple
+// of 32. A matrix is tiles of 16 rows, end to end; missing rows of the last tile are zeros, scales included. A tile is blocks
+// of 8 groups of 32 columns; the last block may have fewer groups. A block is a header and the codes of its groups. Headers
+// and codes begin at multiples of 64 bytes, and a tile is read in one direction.
 //
 //   header, n = groups of the block        bytes
 //     of Q4_0, Q5_0, Q8_0:                 scale  fp16 [n][16]
@@ -14,14 +14,14 @@
 //   codes of one group; a quad is four consecutive columns of it, quads [8] of [16 rows][4 columns] being 64 bytes each
 //     8 bits: quad q at 64 q, signed
 //     4 bits: at 64 q, quad q in the low and quad q + 4 in the high nibbles, for q in 0..3: 256 bytes
-//     5 bits: the low four as above, then 64 bytes of fifth bits: bit q of byte [row][column] is that of quad q
+//     5 bits: the low four as above, then 64 bytes of fifth bits: bit q of byte [row][column] belongs to quad q
 //     6 bits: the low four as above, then twice 64 bytes of upper bits: bits 2i, 2i + 1 of byte [row][column] of half h
-//             are those of quad 4h + i
+//             belong to quad 4h + i
 //   Codes of 4, 5 and 6 bits are unsigned; `zero` is subtracted from them.
 //
 // ACTIVATIONS. A row of x is quantised by groups of 32: scale X = a / 127 for the largest magnitude a of the group, codes
-// round(x * (127 / a)), to the nearest with ties to even. A group without a magnitude of at least 2^-100 has scale 0 and
-// codes 0; one that holds an infinity or NaN has scale NaN and codes 0.
+// round(x * (127 / a)), to the nearest with ties to even. A group with a < 2^-100 has scale 0 and codes 0; a group with an
+// infinity or NaN has scale NaN and codes 0.
 //
 // MEANING. Every variant computes the same bits, for any number of tokens and threads. For one token and one row, over
 // the groups g in ascending order, from scaled = minima = 0:
@@ -41,10 +41,10 @@
 
 namespace antiphon {
 
-constexpr std::int64_t kPackedRows = 16;     // of a tile
+constexpr std::int64_t kPackedRows = 16;     // rows of a tile
 constexpr std::int64_t kPackedGroup = 32;    // columns that share a scale
-constexpr std::int64_t kBlockGroups = 8;     // of a block with one head
-constexpr std::int64_t kPackedTokens = 16;   // activations may be read, unused, up to a multiple of it
+constexpr std::int64_t kBlockGroups = 8;     // groups of a block, which share a header
+constexpr std::int64_t kPackedTokens = 16;   // kernels read activations, unused, up to a multiple of this
 
 struct PackedForm {
     int bits, zero;
@@ -59,14 +59,14 @@ struct PackedForm {
         return (bytes + 63) / 64 * 64;
     }
     constexpr std::size_t block_bytes(std::int64_t groups) const { return head_bytes(groups) + groups * code_bytes(); }
-    // Of a tile whose rows have so many groups.
+    // Bytes of a tile whose rows have `groups` groups.
     constexpr std::size_t tile_bytes(std::int64_t groups) const {
         return groups / kBlockGroups * block_bytes(kBlockGroups) +
                (groups % kBlockGroups ? block_bytes(groups % kBlockGroups) : 0);
     }
 };
 
-// By GGUF type id.
+// Packed form by GGUF type id.
 template <int type> struct PackedFormOf;
 template <> struct PackedFormOf<2> { static constexpr PackedForm form{4, 8, false, false, false}; };     // Q4_0
 template <> struct PackedFormOf<3> { static constexpr PackedForm form{4, 0, true, false, false}; };      // Q4_1
@@ -77,23 +77,23 @@ template <> struct PackedFormOf<12> { static constexpr PackedForm form{4, 0, tru
 template <> struct PackedFormOf<13> { static constexpr PackedForm form{5, 0, true, true, false}; };      // Q5_K
 template <> struct PackedFormOf<14> { static constexpr PackedForm form{6, 32, false, true, true}; };     // Q6_K
 
-// The form of a GGUF type id, or null for a type that has none.
+// Returns the packed form of a GGUF type id, or null for a type without a packed form.
 const PackedForm *packed_form(int type);
 
-// Bytes of `rows` packed rows of so many columns, a multiple of 64.
+// Bytes of `rows` packed rows, a multiple of 64.
 std::size_t packed_bytes(int type, std::int64_t rows, std::int64_t columns);
 
-// Tiles [begin, end) of a matrix whose encoded rows lie `row_bytes` apart; `packed` is the matrix's first tile.
+// Packs tiles [begin, end) of a matrix whose encoded rows lie `row_bytes` apart; `packed` is the matrix's first tile.
 void pack_tiles(int type, const std::uint8_t *encoded, std::size_t row_bytes, std::int64_t rows, std::int64_t columns,
                 std::int64_t begin, std::int64_t end, std::uint8_t *packed);
 
-// A row of a packed matrix, decoded: the same floats as from the encoded row.
+// Decodes a row of a packed matrix to the same floats as the encoded row.
 void unpack_row(int type, const std::uint8_t *packed, std::int64_t columns, std::int64_t row, float *out);
 
 // Quantised rows of x. All arrays begin at a multiple of 64, and all but `codes` have no gaps.
 struct Activations {
     std::int64_t tokens, columns;
-    std::int64_t stride;       // bytes from one token's codes to the next's: an odd number of 64, which spreads tokens over a cache
+    std::int64_t stride;       // bytes from one token's codes to the next's: an odd multiple of 64, to avoid cache conflicts
     std::int8_t *codes;        // [tokens, columns], `stride` apart
     float *scales;             // [tokens, groups]
     float *offsets;            // [tokens, groups]: scale * float(sum of the codes)
@@ -102,11 +102,11 @@ struct Activations {
     std::int64_t groups() const { return columns / kPackedGroup; }
 };
 
-// The size of the arrays in bytes, and their layout in memory aligned to 64.
+// Bytes of the arrays, and the arrays' layout in memory aligned to 64.
 std::size_t activation_bytes(std::int64_t tokens, std::int64_t columns);
 Activations place_activations(char *memory, std::int64_t tokens, std::int64_t columns);
 
-// y[token * y_stride + row] for all tokens of x; `packed` is the first tile.
+// Product y[token * y_stride + row] for all tokens of x; `packed` is the matrix's first tile.
 struct PackedProduct {
     int type;
     const std::uint8_t *packed;
@@ -115,11 +115,11 @@ struct PackedProduct {
     std::int64_t y_stride;
 };
 
-// What an instruction set offers for packed weights: one table per variant.
+// Kernels of an instruction set for packed weights: one table per variant.
 struct PackedKernels {
-    // Tokens [begin, end) of x, `x_stride` floats apart.
+    // Quantises tokens [begin, end) of x, `x_stride` floats apart.
     void (*quantize)(const float *x, std::int64_t x_stride, std::int64_t begin, std::int64_t end, const Activations &);
-    // Rows [begin, end) of the product; best split at multiples of kPackedRows. `scratch` has
+    // Computes rows [begin, end) of the product; best split at multiples of kPackedRows. `scratch` has
     // `scratch_bytes(tokens, columns)` bytes, aligned to 64.
     void (*multiply)(const PackedProduct &, std::int64_t begin, std::int64_t end, void *scratch);
     std::size_t (*scratch_bytes)(std::int64_t tokens, std::int64_t columns);

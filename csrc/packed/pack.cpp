@@ -1,4 +1,4 @@
-// Encoded rows to the packed form and back. Codes are moved four at a time: a quad is one 32-bit word on both sides.
+// Conversion of encoded rows to the packed form and back. Codes are moved four at a time: a quad is one 32-bit word in both.
 
 #include <cmath>
 #include <cstring>
@@ -20,10 +20,10 @@ ANTIPHON_INLINE std::uint32_t load_word(const std::uint8_t *source) {
 }
 ANTIPHON_INLINE void store_word(std::uint8_t *target, std::uint32_t word) { std::memcpy(target, &word, sizeof word); }
 
-// Four bits, lowest first, as the lowest bits of four bytes.
+// Returns four bits, lowest first, as the lowest bits of four bytes.
 ANTIPHON_INLINE std::uint32_t spread_bits(std::uint32_t bits) { return ((bits & 15) * 0x00204081u) & kBits; }
 
-// The encoded side: bytes of a block of `kColumns`, the quads of its g-th group, and where its scales are.
+// Encoded form: bytes of a block of `kColumns`, the quads of its g-th group, and the offsets of its scales.
 template <int type> struct Encoded;
 
 template <int bits, bool minimum> struct Legacy {
@@ -128,7 +128,7 @@ template <int type> struct Packed {
         return quad;
     }
 
-    // `encoded` is the tile's first row; `rows` of it exist, the others stay zero.
+    // Packs a tile whose first row is `encoded`; only `rows` of its rows exist, the others stay zero.
     static void pack_tile(const std::uint8_t *encoded, std::size_t row_bytes, int rows, std::int64_t columns,
                           std::uint8_t *tile) {
         constexpr int per_block = Source::kColumns / kPackedGroup;

@@ -1,4 +1,4 @@
-// The packed product in plain C++: any processor, and what the other variants are compared with.
+// Packed product in plain C++, for any processor; the other variants are compared with this one.
 
 #include <cmath>
 
@@ -90,7 +90,7 @@ struct Portable {
         for (int h = 0; h < 2; ++h) {
             int sum = 0;
             for (int i = 16 * h; i < 16 * h + 16; ++i) {
-                // In the sum with 1.5 * 2^23 the low bits of the fraction are the value rounded to the nearest integer.
+                // The low bits of the sum with 1.5 * 2^23 are the value rounded to the nearest integer.
                 const int code = int(float_to_bits(x[i] * inverse + 12582912.0f) - 0x4B400000u);
                 codes[i] = std::int8_t(code);
                 sum += code;

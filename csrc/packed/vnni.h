@@ -1,7 +1,7 @@
-// The packed product with 512-bit vectors: one instruction multiplies sixteen rows by a quad.
+// Packed product with 512-bit vectors: an instruction multiplies sixteen rows by a quad.
 //
-// The instruction takes unsigned weights, so codes stay unsigned here, signed ones with 128 added; the excess is
-// a multiple of the sum of the token's codes, and sums start from its negative.
+// The instruction takes unsigned weights, so codes stay unsigned, and 128 is added to signed codes. The excess in a sum is a
+// multiple of the sum of the token's codes, and sums start from its negative.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 namespace antiphon {
 namespace {
 
-// By how much unpacked codes exceed their values.
+// Difference between unpacked codes and their values.
 template <int type> constexpr int excess = PackedFormOf<type>::form.bits == 8 ? 128 : PackedFormOf<type>::form.zero;
 
-// Quads q and q + 4 of sixteen rows.
+// Loads quads q and q + 4 of sixteen rows.
 template <int type, int q> ANTIPHON_INLINE void load_quads(const std::uint8_t *codes, __m512i (&quads)[2]) {
     constexpr PackedForm form = PackedFormOf<type>::form;
     if constexpr (form.bits == 8) {

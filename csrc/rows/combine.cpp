@@ -1,4 +1,4 @@
-// Sums, means and lengths of rows. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Sums, means and normalised lengths of rows. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "rows/kernels.h"
 
@@ -46,7 +46,7 @@ void unit_rows(const UnitRows &rows, std::int64_t begin, std::int64_t end) {
     }
 }
 
-// `kTokens` tokens and two vectors of columns at a time; `Part` says how much of the second vector there is.
+// Adds to `kTokens` tokens and two vectors of columns; `First` and `Second` give the number of elements of each vector.
 template <int kTokens, class First, class Second>
 ANTIPHON_INLINE void add_weighted_block(const WeightedRows &w, std::int64_t token, std::int64_t column, First first,
                                         Second second) {

@@ -1,4 +1,4 @@
-// The epilogue of a product: bias, activation, gate, residual. Compiled once per instruction set, with ANTIPHON_VARIANT
+// Epilogue of a product: bias, activation, gate, residual. Compiled once per instruction set, with ANTIPHON_VARIANT
 // naming the set.
 
 #include "rows/kernels.h"

@@ -18,7 +18,7 @@ struct Norm {
     std::int64_t width;
     const float *weight, *bias;  // bias may be null
     float eps;
-    float *y, *total;  // contiguous; total = x + residual is written where there is a residual
+    float *y, *total;  // contiguous; total = x + residual is written only with a residual
 };
 
 struct Rotation {
@@ -41,7 +41,7 @@ struct RowSum {
     float *out;  // contiguous
 };
 
-// The mean of the rows [seq_start[s], seq_start[s + 1]) for each segment s.
+// Mean of the rows [seq_start[s], seq_start[s + 1]) for each segment s.
 struct SegmentMeans {
     const float *x;
     std::int64_t x_stride, width;
@@ -56,7 +56,7 @@ struct UnitRows {
     float *out;  // contiguous
 };
 
-// y[tokens[i]] += the sum of weights[i][j] · rows[j], in ascending order of j.
+// y[tokens[i]] += sum of weights[i][j] · rows[j], in ascending order of j.
 struct WeightedRows {
     const float *weights;  // [num_tokens, count]
     std::int64_t weight_stride;
@@ -74,8 +74,8 @@ enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 struct Epilogue {
     Activation activation;
     bool gated;
-    const float *bias;  // null, or one for each row of the product: with a gate, of the values after the gate's
-    const float *residual;  // null, or as `out`
+    const float *bias;  // null, or one for each row of the product; with a gate, the gates' biases, then the values'
+    const float *residual;  // null, or of the shape of `out`
     std::int64_t residual_stride;
     float *out;
     std::int64_t out_stride, columns;
@@ -84,15 +84,15 @@ struct Epilogue {
 struct RowKernels {
     void (*rms_norm)(const Norm &, std::int64_t begin, std::int64_t end);
     void (*layer_norm)(const Norm &, std::int64_t begin, std::int64_t end);
-    // Tokens [begin, end).
+    // Rotates the heads of tokens [begin, end).
     void (*rotate)(const Rotation &, std::int64_t begin, std::int64_t end);
     void (*add)(const RowSum &, std::int64_t begin, std::int64_t end);
-    // Segments [begin, end).
+    // Averages the rows of segments [begin, end).
     void (*segment_means)(const SegmentMeans &, std::int64_t begin, std::int64_t end);
     void (*unit_rows)(const UnitRows &, std::int64_t begin, std::int64_t end);
-    // Columns [begin, end).
+    // Adds to columns [begin, end).
     void (*add_weighted)(const WeightedRows &, std::int64_t begin, std::int64_t end);
-    // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
+    // `y` and `value` hold the columns from `begin` on, with tokens `stride` apart; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);
 };

@@ -11,7 +11,7 @@ const float *row_of(const RowsView &view, std::int64_t row) {
     return view.data + row / view.inner * view.outer_stride + row % view.inner * view.inner_stride;
 }
 
-// Calls visit(i, count) for every eight elements of a row and for the rest.
+// Calls visit(i, count) for every eight elements of a row and for its last elements.
 template <class Visit> ANTIPHON_INLINE void for_each_vector(std::int64_t width, Visit visit) {
     std::int64_t i = 0;
     for (; i + kLanes <= width; i += kLanes) visit(i, kLanes);
@@ -28,7 +28,7 @@ ANTIPHON_INLINE void store_some(float *target, Floats value, int count) {
     }
 }
 
-// The row to normalise: x, or x + residual, which is stored.
+// Returns the row to normalise: x, or x + residual, which is stored in `total`.
 const float *total_of(const Norm &norm, std::int64_t row) {
     const float *x = row_of(norm.x, row);
     if (!norm.residual.data) return x;
@@ -38,7 +38,7 @@ const float *total_of(const Norm &norm, std::int64_t row) {
     return total;
 }
 
-// The sum of term(elements) over a row. The last vector is padded with zeros, for which `term` must be zero.
+// Sums term(elements) over a row. The last vector is padded with zeros, for which `term` must be zero.
 template <class Term> ANTIPHON_INLINE float sum_row(const float *x, std::int64_t width, Term term) {
     constexpr int chains = 4;
     Floats totals[chains] = {zeros(), zeros(), zeros(), zeros()};

@@ -1,4 +1,4 @@
-// The table of the row kernels. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Table of the row kernels. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "rows/kernels.h"
 

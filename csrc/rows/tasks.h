@@ -1,4 +1,4 @@
-// Operations on independent rows, split over threads: what Python and recorded programs call.
+// Operations on independent rows, split over threads, for Python and recorded programs.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace antiphon {
 
-constexpr std::int64_t kTaskElements = 16384;  // fewer are not worth waking another thread
+constexpr std::int64_t kTaskElements = 16384;  // minimum of a task: waking another thread for fewer elements takes longer
 
 inline std::int64_t rows_per_task(std::int64_t width) {
     return std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, width));

@@ -1,4 +1,4 @@
-// The edits of one row of logits. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Edits of one row of logits. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace antiphon {
 namespace {
 
-// Templates of the standard library would be shared with files compiled for lesser instruction sets.
+// Without templates of the standard library, which the linker would share with files for other instruction sets.
 void remove(const RowEdits &row, std::int64_t begin, std::int64_t end) {
     begin = begin < 0 ? 0 : begin;
     end = end < row.vocabulary ? end : row.vocabulary;
@@ -44,7 +44,7 @@ float largest_of(const float *values, std::int64_t count) {
     return found;
 }
 
-// The logarithm of the sum of e^value.
+// Logarithm of the sum of e^value.
 float log_total(const float *values, std::int64_t count) {
     const float top = largest_of(values, count);
     if (top == -kInfinity) return top;

@@ -8,7 +8,7 @@
 namespace antiphon {
 namespace {
 
-constexpr float kMostNoise = 16.7f;  // of Gumbel noise from 23 bits
+constexpr float kMostNoise = 16.7f;  // maximum of Gumbel noise from 23 bits
 constexpr float kBinsPerUnit = 50.0f;
 
 ANTIPHON_INLINE Lanes load_lanes(const float *source) {
@@ -18,7 +18,7 @@ ANTIPHON_INLINE Lanes load_lanes(const float *source) {
 }
 ANTIPHON_INLINE void store_lanes(float *target, Lanes lanes) { std::memcpy(target, &lanes, sizeof lanes); }
 
-// A group's logits: in place, or copied and filled up with -inf where the row ends within it.
+// Returns a group's logits: in place, or copied and padded with -inf if the row ends within the group.
 const float *group_logits(const LogitRow &row, std::int64_t begin, float *buffer) {
     const std::int64_t count = row.vocabulary - begin;
     if (count >= kVocabularyGroup) return row.logits + begin;
@@ -68,7 +68,7 @@ Survey survey(const LogitRow &row, std::int64_t begin, std::int64_t end, bool pl
     return found;
 }
 
-// The upper 23 bits of a word for each token of a group, and the largest of them.
+// Stores the upper 23 bits of a random word for each token of a group, and returns their maximum.
 std::int32_t random_bits(const LogitRow &row, std::int64_t begin, std::int32_t *bits) {
     constexpr int width = sizeof(LaneInts) / sizeof(std::int32_t);
     std::uint32_t words[kVocabularyGroup];
@@ -86,7 +86,7 @@ std::int32_t random_bits(const LogitRow &row, std::int64_t begin, std::int32_t *
     return found;
 }
 
-// Scaled logits, and their sums with Gumbel noise, for one group; -inf for what lies under `threshold`.
+// Computes scaled logits of a group and their sums with Gumbel noise, -inf below `threshold`.
 float perturb(const LogitRow &row, std::int64_t begin, const std::int32_t *bits, float threshold, float *scaled,
               float *values) {
     constexpr int width = sizeof(Lanes) / sizeof(float);
@@ -110,8 +110,8 @@ float perturb(const LogitRow &row, std::int64_t begin, const std::int32_t *bits,
     return found;
 }
 
-// Whether no noise up to that of `bits` lifts a scaled logit of `top` to `wanted`. Noise of at least d takes a number u
-// with 1 - u <= -log u <= e^-d; the bounds are widened by more than rounding can take away.
+// Whether noise up to that of `bits` cannot lift a scaled logit of `top` to `wanted`. Noise of at least d needs a number u
+// with 1 - u <= -log u <= e^-d; the bounds are widened by more than the error of rounding.
 bool out_of_reach(float top, float wanted, std::int32_t bits) {
     const float missing = 1.0f - (float(bits) + 0.5f) * 0x1p-23f;
     return top < wanted && missing > exponential(top - wanted) * 1.001f + 1e-7f;
@@ -125,7 +125,7 @@ Draw draw(const LogitRow &row, std::int64_t begin, std::int64_t end, Threshold t
           std::int64_t likely) {
     float scaled[kVocabularyGroup], values[kVocabularyGroup];
     std::int32_t bits[kVocabularyGroup];
-    // The likely token's value is a bound that most groups cannot reach with any noise, or with their own.
+    // The likely token's value is a lower bound of the maximum: most groups cannot reach it with any noise, or with theirs.
     const std::int64_t likely_group = likely / kVocabularyGroup * kVocabularyGroup;
     random_bits(row, likely_group, bits);
     perturb(row, likely_group, bits, threshold.scaled, scaled, values);
@@ -144,7 +144,7 @@ Draw draw(const LogitRow &row, std::int64_t begin, std::int64_t end, Threshold t
     return best;
 }
 
-// Bins of eight scaled logits by their distance from the top; the last bin takes all that lies beyond.
+// Distances of eight scaled logits from the top, which select their bins; the last bin has all larger distances.
 ANTIPHON_INLINE Floats distances(const LogitRow &row, const float *group, float top) {
     return splat(top) - load(group) / splat(row.temperature);
 }

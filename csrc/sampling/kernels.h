@@ -1,5 +1,5 @@
-// Choosing a token from logits: what is read of every logit, vector by vector. The vocabulary is taken in partitions of
-// kVocabularyPartition tokens whose results are joined in ascending order, so the number of threads changes no bit.
+// Kernels of sampling: the passes over all logits. The vocabulary is split into partitions of kVocabularyPartition tokens,
+// whose results are joined in ascending order, so the number of threads changes no bit.
 
 #pragma once
 
@@ -9,23 +9,23 @@ namespace antiphon {
 
 constexpr std::int64_t kVocabularyPartition = 4096;
 constexpr std::int64_t kVocabularyGroup = 64;  // tokens whose largest logit is kept; divides a partition
-constexpr int kBins = 2048;                    // of a histogram by distance from the largest scaled logit
+constexpr int kBins = 2048;                    // bins of a histogram by distance from the largest scaled logit
 
 struct LogitRow {
     const float *logits;
     std::int64_t vocabulary;
-    float temperature;  // a scaled logit is the logit divided by it
+    float temperature;  // divisor of scaled logits
     std::uint64_t seed, index;
 };
 
-// Of one partition; `total` is the sum of e^(logit - top), `scaled_total` the same of scaled logits.
+// Maximum and sums of one partition: `total` sums e^(logit - top), `scaled_total` the same of scaled logits.
 struct Survey {
     float top;
     std::int64_t top_token;
     float total, scaled_total;
 };
 
-// Tokens are ordered by scaled logit, then by number; those up to this one are kept.
+// Last kept token; tokens are ordered by descending scaled logit, then by number.
 struct Threshold {
     float scaled;
     std::int64_t token;
@@ -42,11 +42,11 @@ struct TokenList {
     std::int64_t count = 0;
 };
 
-// One row's edits, in the order in which they apply; null or empty where it has none.
+// Edits of one row, in the order in which they apply; null or empty without the edit.
 struct RowEdits {
     float *logits;
     std::int64_t vocabulary;
-    const std::uint8_t *mask = nullptr;  // a bit for each token that is allowed
+    const std::uint8_t *mask = nullptr;  // one bit for each token, 1 if it is allowed
     TokenList allowed{};
     float *kept = nullptr;               // scratch for the logits of allowed tokens
     TokenList banned{};
@@ -54,16 +54,16 @@ struct RowEdits {
     TokenList bias{};
     const float *penalties = nullptr;    // repetition, presence, frequency
     TokenList seen{};                    // tokens that are penalised
-    const std::int32_t *times = nullptr;  // how often each was drawn
+    const std::int32_t *times = nullptr;  // number of times that each token of `seen` was sampled
 };
 
 struct SamplingKernels {
-    // Tokens [begin, end), a partition; `maxima` has one entry for each group of the row. Totals that are not
+    // Surveys tokens [begin, end), a partition; `maxima` has one entry for each group of the row. Totals that are not
     // requested are 0.
     Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima);
-    // The kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.
+    // Returns the kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.
     Draw (*draw)(const LogitRow &, std::int64_t begin, std::int64_t end, Threshold, const float *maxima, std::int64_t likely);
-    // Sums of e^(scaled logit - top) by bin, and the tokens of one bin, whose number is returned.
+    // `histogram` sums e^(scaled logit - top) by bin; `collect` stores the tokens of one bin and returns their number.
     void (*histogram)(const LogitRow &, float top, double *masses);
     std::int64_t (*collect)(const LogitRow &, float top, int bin, std::int32_t *tokens);
     void (*edit)(const RowEdits &);

@@ -1,5 +1,5 @@
-// Philox4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011),
-// for several counters at once. The same bits as ops/philox.py.
+// Philox4x32-10, a counter-based generator (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011), for several
+// counters at once, with the same bits as ops/reference/philox.py.
 
 #pragma once
 
@@ -10,7 +10,7 @@ namespace {
 typedef std::uint32_t Words __attribute__((vector_size(sizeof(Lanes))));
 constexpr int kWords = sizeof(Words) / sizeof(std::uint32_t);
 
-// The upper and lower halves of 64-bit products.
+// Upper and lower halves of 64-bit products.
 ANTIPHON_INLINE void multiply_words(Words a, std::uint32_t factor, Words &high, Words &low) {
 #if defined(__AVX2__)
     const __m256i factors = _mm256_set1_epi32(int(factor));
@@ -32,7 +32,7 @@ ANTIPHON_INLINE void multiply_words(Words a, std::uint32_t factor, Words &high, 
 #endif
 }
 
-// The four words of each counter, counter after counter.
+// Stores the four words of each counter, counter after counter.
 ANTIPHON_INLINE void store_counters(const Words (&words)[4], std::uint32_t *out) {
 #if defined(__aarch64__)
     vst4q_u32(out, (uint32x4x4_t{{(uint32x4_t)words[0], (uint32x4_t)words[1], (uint32x4_t)words[2], (uint32x4_t)words[3]}}));
@@ -55,7 +55,7 @@ ANTIPHON_INLINE void store_counters(const Words (&words)[4], std::uint32_t *out)
 #endif
 }
 
-// `count` words from the counters (first, index, 0), (first + 1, index, 0) and so on under the key `seed`.
+// Generates `count` words from the counters (first, index, 0), (first + 1, index, 0) and so on with the key `seed`.
 template <int count>
 ANTIPHON_INLINE void philox_group(std::uint64_t seed, std::uint64_t index, std::uint32_t first, std::uint32_t *out) {
     constexpr int vectors = count / 4 / kWords;

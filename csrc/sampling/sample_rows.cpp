@@ -1,4 +1,4 @@
-// Which tokens top-k, top-p and min-p keep, and the work split over rows or partitions.
+// Thresholds of top-k, top-p and min-p, and sampling split over rows or partitions.
 
 #include "sampling/sample_rows.h"
 
@@ -36,13 +36,13 @@ struct RowOptions {
     float top_p, min_p;
 };
 
-// The state of one row: surveyed by partitions, given a threshold, drawn by partitions.
+// State of one row, which is surveyed by partitions, gets a threshold, and is sampled by partitions.
 struct Row {
     LogitRow logits;
     RowOptions options;
-    float *maxima;      // of groups
-    Survey *surveys;    // of partitions
-    Draw *draws;        // of partitions
+    float *maxima;      // by group
+    Survey *surveys;    // by partition
+    Draw *draws;        // by partition
     float top = 0;      // largest logit
     double total = 0;   // sum of e^(logit - top)
     double scaled_total = 0;
@@ -102,7 +102,7 @@ struct Row {
         return options.top_p < 1 ? stricter(found, nucleus(kernels)) : found;
     }
 
-    // All tokens at least as large as the `count`-th largest of the groups' maxima: at least `count` of them.
+    // Collects all tokens at least as large as the `count`-th largest maximum of a group: at least `count` tokens.
     std::vector<Candidate> &candidates(std::int64_t count) const {
         thread_local std::vector<float> order;
         thread_local std::vector<Candidate> found;
@@ -124,7 +124,7 @@ struct Row {
         return found;
     }
 
-    // Top-k, then top-p and min-p among what it keeps.
+    // Threshold of top-k, then of top-p and min-p among the tokens that top-k keeps.
     Threshold limit_count() const {
         std::vector<Candidate> &found = candidates(options.top_k);
         const std::int64_t count = std::min<std::int64_t>(options.top_k, found.size());
@@ -145,11 +145,11 @@ struct Row {
         return {found[kept].scaled, found[kept].token};
     }
 
-    // Top-p over the whole vocabulary.
+    // Threshold of top-p over the whole vocabulary.
     Threshold nucleus(const SamplingKernels &kernels) const {
         const float scaled_top = scaled(top_token);
         const double wanted = options.top_p * (needs_scaled_total() ? scaled_total : total);
-        // The last of the sorted tokens that is kept, where `before` is the sum of all that come first.
+        // Returns the last kept token of `sorted`; `before` is the sum of all tokens that precede these.
         const auto last_kept = [&](std::vector<Candidate> &sorted, double before, bool &reached) {
             std::sort(sorted.begin(), sorted.end());
             std::size_t kept = 0;
@@ -174,7 +174,7 @@ struct Row {
         for (; bin < kBins - 1 && before + masses[bin] < wanted; ++bin) before += masses[bin];
         tokens.resize(logits.vocabulary);
         const std::int64_t count = kernels.collect(logits, scaled_top, bin, tokens.data());
-        if (count == 0) return kKeepAll;  // rounding left nothing beyond the last bin that has any
+        if (count == 0) return kKeepAll;  // by rounding, `wanted` exceeds the sum of all bins
         sorted.clear();
         for (std::int64_t i = 0; i < count; ++i) sorted.push_back({scaled(tokens[i]), tokens[i]});
         return last_kept(sorted, before, reached);

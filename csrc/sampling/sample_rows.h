@@ -1,4 +1,4 @@
-// Samples a token for every row of logits: what Python and decode steps call.
+// Sampling of a token for every row of logits, for Python and decode steps.
 
 #pragma once
 
@@ -16,8 +16,8 @@ struct SamplingColumns {
     const std::int64_t *seed, *index;
 };
 
-// Which entry of the columns row r of the logits is sampled with, and how far behind the entry's index it is. Null: entry
-// r, and not behind it.
+// Sampling of row r of the logits uses entry entries[r] of the columns, and that entry's index + ahead[r]. Null: entry r,
+// and 0.
 struct RowChoice {
     const std::int64_t *entries = nullptr, *ahead = nullptr;
 };
