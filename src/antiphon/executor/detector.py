@@ -10,8 +10,6 @@ from antiphon.models.base.parts import Detector
 
 
 class DetectorExecutor:
-    """Computes all requests of a step in one call."""
-
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
 

@@ -43,7 +43,7 @@ class DraftRows:
         )
 
     def ahead(self, plan: StepPlan, row: int) -> list[int]:
-        """Return the drafted tokens of a row's entry before the row."""
+        """Return the tokens of the entry's draft that precede a row."""
         return plan.drafts.get(self.entries[row], [])[: self.offsets[row]]
 
     def end_before(self, row: int) -> None:

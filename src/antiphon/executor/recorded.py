@@ -36,7 +36,7 @@ class Recorded:
         self._program: Program | None = None
 
     def program(self) -> Program | None:
-        """Return the program; None if it cannot be recorded or this thread's operations use another backend."""
+        """Return the program; None if it cannot be made or this thread's operations run on another backend."""
         if not self._wanted or ops.active_backend().name != "native":
             return None
         if self._program is None:

@@ -10,7 +10,10 @@ from antiphon.ops.cache import OFFSET_UNIT
 
 
 class SwapPool:
-    """Blocks in host memory, by key. Copies run in the order of the plans; on a GPU, on the current stream."""
+    """Moves blocks within the arena, and to and from host memory, which it keeps by key.
+
+    Copies run in the order of the plans; on a GPU, on the current stream.
+    """
 
     def __init__(self, arena: Tensor) -> None:
         self._arena = arena

@@ -21,9 +21,9 @@ SCALE_CHANNELS = 32
 
 
 class CacheKind(StrEnum):
-    FULL = "full"  # every token stays
-    WINDOW = "window"  # blocks that left the window are freed
-    CROSS = "cross"  # written once, read without causality
+    FULL = "full"  # all tokens are kept
+    WINDOW = "window"  # blocks outside the window are freed
+    CROSS = "cross"  # written once, read without a causal mask
 
 
 @dataclass(frozen=True)

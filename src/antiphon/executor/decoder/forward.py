@@ -22,7 +22,7 @@ class Forward:
         self._cache = cache
         self.logit_width = decoder.vocab_size
         self.recorded = Recorded(decoder.step(cache), wanted)
-        #: Used in steps with adapters, so that other steps do not pay for these.
+        #: Used in steps with adapters, so that other steps avoid their cost.
         self.adapted = Recorded(decoder.step(cache, adapted=True), wanted)
         self._logits = torch.empty(0)
         #: Seconds that the last call spent in the program; 0 without a program.

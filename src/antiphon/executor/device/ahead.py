@@ -100,7 +100,7 @@ def compile_in_order(
         first.update(dict.fromkeys(chained))
         chained = ()
     begun = compiler.begin(first)
-    drafts = dict.fromkeys(variant for variant in chained if variant not in first)  # while processes compile
+    drafts = dict.fromkeys(variant for variant in chained if variant not in first)  # computed while processes compile
     for _, variants in steps:
         later.update(dict.fromkeys(variants))
     compiler.finish(begun)

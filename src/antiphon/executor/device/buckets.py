@@ -7,8 +7,8 @@ DENSE_ROWS = 16
 #: (Maximum number of rows, multiple that it is rounded up to.)
 COARSER = ((64, 8), (256, 16), (1 << 30, 64))
 
-#: Number of programs of an attention kernel that keep the memory of a large card busy, and the number of rows beyond
-#: which half of these, with tiles twice as large, do.
+#: Number of programs of an attention kernel that keep a large card's memory busy. Beyond HALVED_ROWS rows, half as many
+#: programs suffice, with tiles twice as large.
 PROGRAMS, HALVED_ROWS = 1024, 24
 #: Minimum tokens in a part of the context.
 PART_TOKENS = 64

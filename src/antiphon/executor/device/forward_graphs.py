@@ -37,7 +37,7 @@ class ForwardGraphs:
     def __init__(
         self, forward: Callable[[Tensor, StepSize], Tensor], device: torch.device, sizes: Sequence[int] = TOKEN_SIZES
     ) -> None:
-        """Capture graphs of `forward`, which computes the logits of a packed step, for ascending numbers of tokens."""
+        """Prepare graphs of `forward`, which computes the logits of a packed step, for `sizes` tokens, ascending."""
         self._forward = forward
         self._device = device
         self._token_sizes = sizes

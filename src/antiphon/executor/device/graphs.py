@@ -28,8 +28,6 @@ CHAINED_ROWS = 32
 
 
 class StepKey(NamedTuple):
-    """Key of a lowered step and its graph."""
-
     rows: int
     splits: int
     draw: Draw

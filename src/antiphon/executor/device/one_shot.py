@@ -43,8 +43,6 @@ def wait_for(transfer: Transfer, on_done: Callable[[], None]) -> None:
 
 
 class OneShotHandle:
-    """Step of one-shot requests on the device."""
-
     def __init__(
         self,
         transfer: Transfer,

@@ -28,7 +28,7 @@ class TrialRows:
         self._fill_tables(layouts)
 
     def batch(self, tokens: Tensor, start: int = 0) -> Batch:
-        """Build the step that computes tokens [count, n] of the requests from position `start` on, with all logits."""
+        """Build a step that computes tokens [count, n] of the requests from position `start` on, with all logits."""
         count, length = tokens.shape
         device = self.store.device
         rows = torch.arange(count, device=device).repeat_interleave(length)
@@ -51,7 +51,6 @@ class TrialRows:
         )
 
     def _num_blocks(self, layout: CacheLayout) -> int:
-        """Return the number of blocks of one request."""
         return -(-self.max_tokens // layout.block_tokens)
 
     def _fill_tables(self, layouts: list[CacheLayout]) -> None:

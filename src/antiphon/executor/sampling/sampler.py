@@ -51,7 +51,6 @@ class Drawn:
         return self.transfer.has_arrived
 
     def result(self) -> StepResult:
-        """Wait for the tokens."""
         transfer, result = self.transfer, StepResult([])
         transfer.fetch()
         result.observed = {entry: torch.from_numpy(transfer[number]) for entry, number in self.observed.items()}
@@ -77,7 +76,6 @@ class DrawnTokens:
         return self.transfer.has_arrived
 
     def result(self) -> StepResult:
-        """Wait for the tokens."""
         self.transfer.fetch()
         tokens = self.transfer[0]
         return StepResult(tokens.tolist(), {} if self.drafts is None else self.drafts.num_kept(tokens))

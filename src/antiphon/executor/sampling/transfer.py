@@ -31,7 +31,7 @@ class Transfer:
         return len(self._tensors) - 1
 
     def start(self, stream: torch.cuda.Stream | None = None) -> None:
-        """Start the copy of all tensors added. Without tensors, it arrives when the stream has got this far."""
+        """Start the copy of all tensors added. Without tensors, the transfer arrives when the stream gets here."""
         self._is_started = True
         flat = [tensor.contiguous().view(torch.int32).view(-1) for tensor in self._tensors]
         if not flat:

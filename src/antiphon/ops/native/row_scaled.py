@@ -57,7 +57,10 @@ def multiply(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    """Multiply fp32 x [T, columns], contiguous in rows → fp32 [T, rows]. Each row of x is rounded to int8 by itself."""
+    """Compute activation(x [T, columns] · weightᵀ + bias) + residual → fp32 [T, rows], each row of x rounded to int8.
+
+    x must be fp32 with contiguous rows.
+    """
     tokens = x.shape[0]
     out = torch.empty(tokens, weight.rows)
     extension().multiply_row_scaled(

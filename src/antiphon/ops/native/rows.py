@@ -105,7 +105,7 @@ def _norm(
     threads: int | None,
     variant: int,
 ) -> tuple[Tensor, Tensor] | None:
-    """Compute either norm; None if the extension cannot read an argument."""
+    """Compute either norm. Return None if the extension cannot read an argument."""
     strides = _strides(x)
     residual_strides = (0, 0) if residual is None else _strides(residual)
     shape = x.shape

@@ -31,7 +31,6 @@ class UniformStep:
     states: int = 0
 
     def symbols(self) -> dict[str, int]:
-        """Return the values of a recording's symbols."""
         return {"T": self.rows * self.tokens, "R": self.rows, "L": self.rows, "B": self.rows, "S": self.states}
 
     def causal(self, window: int | None, sink_tokens: int = 0) -> tuple[int, int]:
@@ -45,7 +44,7 @@ class UniformStep:
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes of weights, keys and values, and multiply-accumulates. Activations count nothing: they stay in caches."""
+    """Bytes of weights, keys and values, and multiply-accumulates. Activations are not counted: they stay in caches."""
 
     bytes: float
     macs: float

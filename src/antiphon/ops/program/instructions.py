@@ -57,7 +57,6 @@ class Instruction:
 
     @property
     def is_int8(self) -> bool:
-        """Whether the instruction multiplies in int8."""
         return False
 
     def macs_per_row(self) -> int:

@@ -338,7 +338,7 @@ class Recorder:
     def add(self, x: Any, y: Any, scale: float = 1.0) -> Traced:
         _require(scale == 1.0, f"a sum times {scale} cannot be recorded")
         if not isinstance(x, Traced):
-            x, y = y, x  # a sum is the same either way round
+            x, y = y, x  # addition commutes
         x = self._rows(x, "a summand")
         y = self._rows(y, "a summand") if isinstance(y, Traced) else self._constant(y, "a summand", x.shape)
         tail = x.shape[len(x.shape) - y.dim() :]
