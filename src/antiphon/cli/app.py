@@ -87,7 +87,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """One inference engine for language and speech."""
+    pass
 
 
 def main() -> None:

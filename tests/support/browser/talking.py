@@ -84,7 +84,7 @@ WITNESS = """
   new MutationObserver(look).observe(document, { subtree: true, childList: true, attributes: true });
   const connect = AudioNode.prototype.connect;
   AudioNode.prototype.connect = function (target, ...rest) {
-    // What leads to the speakers is heard; the microphone's node leads there too, but is silent.
+    // Listen to every node that leads to the speakers; the microphone's node does too, but is silent.
     if (target instanceof AudioDestinationNode && this instanceof AnalyserNode) listen(this);
     return connect.call(this, target, ...rest);
   };

@@ -136,8 +136,8 @@ class ResponseOutput:
 
     def _earlier(self, name: str) -> str | None:
         """Return a field of the replayed item at the next index, or None if no item is replayed there."""
-        place = len(self.items)
-        return self._replayed[place][name] if place < len(self._replayed) else None
+        index = len(self.items)
+        return self._replayed[index][name] if index < len(self._replayed) else None
 
     def _close(self, status: str) -> Iterator[WireEvent]:
         if not self._is_open:

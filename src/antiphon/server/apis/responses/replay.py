@@ -35,10 +35,10 @@ def _events(body: WireEvent, cuts: Cuts) -> Iterator[WireEvent]:
         if item["type"] in CALLS:
             yield from output.take([CallStart(num_calls, f"{num_calls}")], [])
             text = json.dumps(item["arguments"]) if item["type"] == SEARCH else item[ARGUMENTS[item["type"]]]
-            place = 0
+            start = 0
             for size, _ in [(len(text), 0)] if item["type"] == SEARCH else pieces:
-                yield from output.take([CallArguments(num_calls, text[place : place + size])], [])
-                place += size
+                yield from output.take([CallArguments(num_calls, text[start : start + size])], [])
+                start += size
             num_calls += 1
         else:
             yield from _text_events(output, item, pieces)
@@ -47,16 +47,12 @@ def _events(body: WireEvent, cuts: Cuts) -> Iterator[WireEvent]:
     yield {"type": f"response.{kind}", "response": body}
 
 
-def _called(item: WireEvent) -> CalledTool:
-    return CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
-
-
 def _text_events(output: ResponseOutput, item: WireEvent, pieces: list[tuple[int, int]]) -> Iterator[WireEvent]:
     part = item["content"][0]
     logprobs = part.get("logprobs") or []
-    place = first = 0
+    start = first = 0
     for size, num_logprobs in pieces:
-        text = part["text"][place : place + size]
+        text = part["text"][start : start + size]
         piece = Content(text) if item["type"] == "message" else Reasoning(text)
         yield from output.take([piece], logprobs[first : first + num_logprobs])
-        place, first = place + size, first + num_logprobs
+        start, first = start + size, first + num_logprobs

@@ -24,7 +24,7 @@ async def prepare_fitting(serving: Serving, body: ResponseBody, items: Sequence[
     except ApiError as error:
         if body.truncation != "auto" or error.code != "context_length_exceeded":
             raise
-    turns = [place for place, item in enumerate(items) if place and _is_message(item, "user")]
+    turns = [index for index, item in enumerate(items) if index and _is_message(item, "user")]
     low, high, best = 0, len(turns), None
     while low < high:
         middle = (low + high) // 2

@@ -130,7 +130,6 @@ class WyomingConnection:
     async def _read(self) -> None:
         """Read events until the client leaves; answer those that need no model at once, even during a request."""
         while (frame := await read_frame(self._reader, self._limits.frames)) is not None:
-            self._last_event = asyncio.get_running_loop().time()
             if frame.type == "describe":
                 await self.send(info_event(Offers.of(self._serving)))
             elif frame.type == "ping":

@@ -88,6 +88,6 @@ def catalog_cards(held: Collection[str], store: ModelStore) -> list[dict[str, An
 
 
 def disk_card(store: ModelStore) -> dict[str, int]:
-    place = next(folder for folder in (store.home, *store.home.absolute().parents) if Path(folder).exists())
-    usage = shutil.disk_usage(place)
+    folder = next(folder for folder in (store.home, *store.home.absolute().parents) if Path(folder).exists())
+    usage = shutil.disk_usage(folder)
     return {"free_bytes": usage.free, "total_bytes": usage.total}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from antiphon.server.web.middleware.active_requests import ActiveRequests
 
 
@@ -18,14 +15,6 @@ class Lane:
         self._requests = requests
         self._size = size
         self._running = 0
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        await self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
 
     async def acquire(self) -> None:
         while self._running >= (1 if self._requests.num_of_clients else self._size):

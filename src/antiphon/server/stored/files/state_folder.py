@@ -84,8 +84,8 @@ class StateFolder:
             return kind.model_validate_json(data)
         except ValidationError as error:
             fault = error.errors(include_input=False, include_url=False)[0]
-            place = ".".join(str(step) for step in fault["loc"]) or "the record"
-            raise ValueError(f"{place}: {fault['msg']}") from None
+            field = ".".join(str(step) for step in fault["loc"]) or "the record"
+            raise ValueError(f"{field}: {fault['msg']}") from None
 
 
 def read_records(

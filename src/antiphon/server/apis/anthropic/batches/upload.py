@@ -81,30 +81,30 @@ class _Upload:
         return self._splitter.num_requests
 
     def _line(self, data: bytes, number: int) -> bytes:
-        place = f"requests[{number}]"
+        param = f"requests[{number}]"
         check_structure(data)
         try:
             request = orjson.loads(data)
         except orjson.JSONDecodeError as error:
-            raise invalid(f"{place} is not JSON: {error}", place, "invalid_json") from None
+            raise invalid(f"{param} is not JSON: {error}", param, "invalid_json") from None
         if not isinstance(request, dict):
-            raise invalid(f"{place} is not an object", place)
+            raise invalid(f"{param} is not an object", param)
         for name in FIELDS:
             if name not in request:
-                raise invalid(f"{place}.{name} is missing", f"{place}.{name}", "missing_required_parameter")
+                raise invalid(f"{param}.{name} is missing", f"{param}.{name}", "missing_required_parameter")
         for name in request.keys() - set(FIELDS):
-            self._note_unknown(f"{place}.{name}", f"requests[].{name}")
+            self._note_unknown(f"{param}.{name}", f"requests[].{name}")
         custom_id, params = request["custom_id"], request["params"]
         if not isinstance(custom_id, str) or CUSTOM_ID.fullmatch(custom_id) is None:
-            message = f"{place}.custom_id is not a string of 1 to 64 letters, digits, hyphens and underscores"
-            raise invalid(message, f"{place}.custom_id")
+            message = f"{param}.custom_id is not a string of 1 to 64 letters, digits, hyphens and underscores"
+            raise invalid(message, f"{param}.custom_id")
         if custom_id in self._seen:
-            raise invalid(f"{place}.custom_id {custom_id!r} is that of an earlier request", f"{place}.custom_id")
+            raise invalid(f"{param}.custom_id {custom_id!r} is that of an earlier request", f"{param}.custom_id")
         self._seen.add(custom_id)
         if not isinstance(params, dict):
-            raise invalid(f"{place}.params is not an object", f"{place}.params")
+            raise invalid(f"{param}.params is not an object", f"{param}.params")
         if params.get("stream"):
-            raise invalid(f"{place}.params.stream: a request of a batch is not streamed", f"{place}.params.stream")
+            raise invalid(f"{param}.params.stream: a request of a batch is not streamed", f"{param}.params.stream")
         line: dict[str, Any] = {"custom_id": custom_id, "method": "POST", "url": MESSAGES, "body": params}
         return orjson.dumps(line)
 
