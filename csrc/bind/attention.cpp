@@ -64,13 +64,13 @@ void attention(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_hea
 
 void bind_attention(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    nb::class_<Pages>(module, "Pages", "One layer's pages, whose arena must outlive it.")
+    nb::class_<Pages>(module, "Pages", "Pages of one layer. Their arena must outlive this object.")
         .def("__init__", &make_pages,
              "arena: address, kv_heads, block_tokens, head_dim, then for keys and values the element type (0 f32, 1 f16, "
              "2 bf16, 3 int8), the offset of the region in a block and that of its scales.")
         .def("store", &store, Unlocked(), "Write k, v [tokens, kv_heads, head_dim] to int64 slots.")
-        .def("attend", &attend, Unlocked(), "Attention of q [tokens, heads, head_dim] over the pages.");
-    module.def("attention", &attention, Unlocked(), "Attention over sequences laid end to end.");
+        .def("attend", &attend, Unlocked(), "Compute attention of q [tokens, heads, head_dim] over the pages.");
+    module.def("attention", &attention, Unlocked(), "Compute attention over sequences laid end to end.");
 }
 
 }  // namespace antiphon

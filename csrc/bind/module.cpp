@@ -38,5 +38,5 @@ NB_MODULE(_native, module) {
     antiphon::bind_sampling(module);
     antiphon::bind_program(module);
     module.def("variants", &antiphon::variant_names,
-               "The instruction sets that this processor can run kernels of, the best first.");
+               "Return the instruction sets with kernels that this processor can run, best first.");
 }

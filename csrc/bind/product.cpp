@@ -192,26 +192,26 @@ void bind_product(nb::module_ &module) {
     nb::class_<BoundMatrix>(module, "Matrix", "A matrix of rows, encoded as in a file or packed.")
         .def(nb::init<std::int64_t>(), "columns")
         .def("append", &BoundMatrix::append,
-             "More rows, whose memory must outlive the matrix: type, address, bytes of a row, rows, codebook's address or 0.")
-        .def("pack", &BoundMatrix::pack, Unlocked(), "More rows, copied: type, address, bytes of a row, rows, store, threads.")
+             "Append rows in memory that must outlive the matrix: type, address, bytes of a row, rows, codebook's address or 0.")
+        .def("pack", &BoundMatrix::pack, Unlocked(), "Append packed copies of rows: type, address, bytes of a row, rows, store, threads.")
         .def("quantize", &BoundMatrix::quantize, Unlocked(),
-             "More rows, of floats, quantised: type, type to become, address, bytes of a row, rows, store, threads.")
+             "Append rows of floats, quantised: float type, new type, address, bytes of a row, rows, store, threads.")
         .def("multiply", &BoundMatrix::multiply, Unlocked(), "out = activation(x · Wᵀ + bias) + residual, in fp32.")
         .def("multiply_adapted", &BoundMatrix::multiply_adapted, Unlocked(),
-             "The same with adapters: their table, address of int32 slots by token, then as `multiply`.")
+             "Multiply with adapters: their table, address of int32 slots by token, then the arguments of `multiply`.")
         .def("take_rows", &BoundMatrix::take_rows, Unlocked(), "out[count, columns] = the rows named by int64 ids, decoded.")
-        .def_prop_ro("nbytes", &BoundMatrix::bytes, "Bytes of all rows in their form.")
-        .def_prop_ro("is_packed", &BoundMatrix::is_packed, "Whether products with some rows are of int8.")
-        .def_prop_ro("address", &BoundMatrix::address, "Of the `Matrix`, for recorded programs.");
-    nb::class_<AdapterTable>(module, "AdapterTable", "The low-rank adapters of one linear layer, by slot.")
+        .def_prop_ro("nbytes", &BoundMatrix::bytes, "Bytes of all rows as they are stored.")
+        .def_prop_ro("is_packed", &BoundMatrix::is_packed, "Whether some rows are multiplied in int8.")
+        .def_prop_ro("address", &BoundMatrix::address, "Address of the C++ `Matrix`, for recorded programs.");
+    nb::class_<AdapterTable>(module, "AdapterTable", "Low-rank adapters of one linear layer, by slot.")
         .def(nb::init<>())
         .def("set", &set_adapter,
              "slot, rows of the layer, address of the down matrix, ups (address of fp32 [rank, width], rank, width, first "
              "row, offset). Their memory must outlive the slot.")
         .def("clear", &AdapterTable::clear, "slot");
-    module.def("supports", &supports, "Whether there are kernels for a GGUF type id.");
-    module.def("packs", &packs, "Whether rows of a GGUF type id and so many columns have a packed form.");
-    module.def("packed_bytes", &packed_bytes, "Bytes that packing takes: type, rows, columns.");
+    module.def("supports", &supports, "Return whether there are kernels for a GGUF type id.");
+    module.def("packs", &packs, "Return whether rows of a GGUF type id with this number of columns have a packed form.");
+    module.def("packed_bytes", &packed_bytes, "Return the bytes of packed rows: type, rows, columns.");
 }
 
 }  // namespace antiphon

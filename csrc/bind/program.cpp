@@ -352,15 +352,15 @@ void bind_program(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
     // A program keeps the pages that its instructions read alive. Matrices are passed by address: Python keeps them alive.
     using Keeps = nb::keep_alive<1, 2>;
-    nb::class_<Program>(module, "Program", "A recorded forward pass, run in one call.")
+    nb::class_<Program>(module, "Program", "Recorded forward pass, run in one call.")
         .def("__init__", &make, "addresses of a run, areas (symbol, symbol, bytes), buffers (area, offset), constants.")
         .def("embed", &embed)
         .def("linear", &linear)
-        .def("adapted_linear", &adapted_linear, Keeps(), "A linear layer in which each token may have an adapter.")
+        .def("adapted_linear", &adapted_linear, Keeps(), "Append a linear layer in which each token may have an adapter.")
         .def("norm", &norm)
         .def("rotary", &rotary)
         .def("store_kv", &store_kv, Keeps())
-        .def("heads", &heads, Keeps(), "Norm, rotary embedding and store in one pass.")
+        .def("heads", &heads, Keeps(), "Append norm, rotary embedding and store to the pages, in one pass.")
         .def("paged_attention", &paged_attention, Keeps())
         .def("attention", &attention)
         .def("gather_rows", &gather_rows)
@@ -368,14 +368,14 @@ void bind_program(nb::module_ &module) {
         .def("segment_mean", &segment_mean)
         .def("l2_normalize", &l2_normalize)
         .def("conv1d", &conv1d)
-        .def("empty", &empty, "An instruction that does nothing.")
+        .def("empty", &empty, "Append an instruction that does nothing.")
         .def("workspace_bytes", &Program::workspace_bytes)
-        .def("profile", &Program::profile, "Whether runs take the time of every instruction.")
-        .def("profiles", &profiles, "Of each instruction: calls, nanoseconds, rows, pairs of query and key, keys.")
+        .def("profile", &Program::profile, "Choose whether runs time every instruction.")
+        .def("profiles", &profiles, "Return, for each instruction: calls, nanoseconds, rows, pairs of query and key, keys.")
         .def("run", &run, Unlocked(),
              "symbols, addresses, groups (slots, number, tables, stride, blocks, lengths, starts, requests), threads, "
              "variant: the nanoseconds that it took.");
-    nb::class_<DecodeStep>(module, "DecodeStep", "A step of the newest tokens of requests and of their drafts, from rows to tokens.")
+    nb::class_<DecodeStep>(module, "DecodeStep", "Decode step, from rows to sampled tokens: the newest token of each request and its draft.")
         .def("__init__", &make_decode_step, Keeps(),
              "program, its symbols, width of the logits, addresses of the arrays over rows (last token, cross tokens, "
              "temperature, top k, top p, min p, seed, output index, adapter or 0), tables (address, stride, block's tokens, cross).")
@@ -383,7 +383,7 @@ void bind_program(nb::module_ &module) {
              "rows, positions, drafted tokens of each or none, these tokens, address of the logits, vocabulary, threads, "
              "variant: a token after each that was computed, how many each row keeps, and the nanoseconds of the program and "
              "of drawing them.");
-    module.def("read_rate", &machine_read_rate, Unlocked(), "Bytes a second read from a buffer: bytes, repeats, threads, variant.");
+    module.def("read_rate", &machine_read_rate, Unlocked(), "Measure the bytes per second read from a buffer: bytes, repeats, threads, variant.");
     module.def("multiply_rate", &machine_multiply_rate, Unlocked(),
                "fp32 multiplications with additions a second: seconds to try, threads, variant.");
     module.def("int8_multiply_rate", &int8_multiply_rate, Unlocked(),

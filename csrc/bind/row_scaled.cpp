@@ -39,9 +39,9 @@ void pack(std::uintptr_t weight, std::int64_t rows, std::int64_t columns, std::u
 
 void bind_row_scaled(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    module.def("has_row_scaled", &has_row_scaled, "Whether a variant has products of int8 rows with one scale each.");
-    module.def("multiply_row_scaled", &multiply, Unlocked(), "Tokens, quantised on the way, times int8 rows.");
-    module.def("pack_row_scaled", &pack, Unlocked(), "Rows of floats as int8 panels with their scales.");
+    module.def("has_row_scaled", &has_row_scaled, "Return whether a variant has products of int8 rows with one scale each.");
+    module.def("multiply_row_scaled", &multiply, Unlocked(), "Quantise tokens and multiply them with int8 rows.");
+    module.def("pack_row_scaled", &pack, Unlocked(), "Pack rows of floats as int8 panels with their scales.");
 }
 
 }  // namespace antiphon

@@ -46,10 +46,10 @@ void unit_rows(std::uintptr_t x, std::int64_t x_stride, std::int64_t rows, std::
 
 void bind_rows(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    module.def("norm", &norm, Unlocked(), "Root-mean-square norm, or layer norm where `centred`, of rows of floats.");
-    module.def("rotary", &rotary, Unlocked(), "q and k [tokens, heads, head_dim] turned by int32 positions.");
-    module.def("segment_means", &segment_means, Unlocked(), "The mean of each segment's rows, by int32 starts.");
-    module.def("unit_rows", &unit_rows, Unlocked(), "Rows scaled to length 1.");
+    module.def("norm", &norm, Unlocked(), "Compute the root-mean-square norm of rows of floats, or the layer norm if `centred`.");
+    module.def("rotary", &rotary, Unlocked(), "Rotate q and k [tokens, heads, head_dim] by int32 positions.");
+    module.def("segment_means", &segment_means, Unlocked(), "Compute the mean of each segment's rows; segments begin at int32 `starts`.");
+    module.def("unit_rows", &unit_rows, Unlocked(), "Scale rows to length 1.");
 }
 
 }  // namespace antiphon

@@ -54,9 +54,9 @@ void count(const CountAddresses &counts, std::uintptr_t slots, std::uintptr_t to
 
 void bind_sampling(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    module.def("sample", &sample, Unlocked(), "A token and, unless its address is 0, a log-probability for every row of logits.");
-    module.def("edit_logits", &edit_logits, Unlocked(), "Edits every row of logits in place.");
-    module.def("count_tokens", &count, Unlocked(), "Counts a token for each row's slot.");
+    module.def("sample", &sample, Unlocked(), "Sample a token for every row of logits, with its log-probability unless that address is 0.");
+    module.def("edit_logits", &edit_logits, Unlocked(), "Edit every row of logits in place.");
+    module.def("count_tokens", &count, Unlocked(), "Count a token for each row's slot.");
 }
 
 }  // namespace antiphon

@@ -106,15 +106,15 @@ void recurrences(const std::vector<Sequence> &sequences, std::int64_t hidden, st
 
 void bind_sound(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    module.def("convolution", &convolution, Unlocked(), "Frames [windows, frames, channels] convolved with panels of taps.");
-    module.def("half_format", &half_format, "The 16-bit type of a variant's convolutions, and its multiple of columns.");
-    module.def("half_convolution", &half_convolution, Unlocked(), "Frames in 16 bits convolved with panels of the same.");
-    module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to the variant's 16-bit type.");
-    module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
-    module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
-    module.def("pulse_train", &pulse_train, Unlocked(), "All harmonics of a pitch, a vocoder's source.");
-    module.def("sum_spectra", &sum_spectra, Unlocked(), "A vocoder's spectra from source, noise and what filters them.");
-    module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");
+    module.def("convolution", &convolution, Unlocked(), "Convolve frames [windows, frames, channels] with panels of taps.");
+    module.def("half_format", &half_format, "Return the 16-bit type of a variant's convolutions, and the multiple of its columns.");
+    module.def("half_convolution", &half_convolution, Unlocked(), "Convolve 16-bit frames with 16-bit panels of taps.");
+    module.def("round_to_half", &round_to_half, Unlocked(), "Round floats to the variant's 16-bit type.");
+    module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Norm frames over time by channel, and apply a function.");
+    module.def("depthwise", &depthwise, Unlocked(), "Convolve each channel of frames on its own.");
+    module.def("pulse_train", &pulse_train, Unlocked(), "Compute a vocoder's source: all harmonics of a pitch.");
+    module.def("sum_spectra", &sum_spectra, Unlocked(), "Compute a vocoder's spectra from source, noise and their filters.");
+    module.def("recurrences", &recurrences, Unlocked(), "Compute the directions of an LSTM over sequences.");
 }
 
 }  // namespace antiphon

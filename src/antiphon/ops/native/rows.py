@@ -90,11 +90,6 @@ def _strides(x: Tensor) -> tuple[int, int] | None:
     return strides[0], strides[1] if len(strides) == 3 else 0
 
 
-def scatter_words(store: Tensor, changes: Tensor) -> None:
-    pairs = changes.numpy()
-    store.numpy().reshape(-1)[pairs[:, 0]] = pairs[:, 1]  # a view: the store is contiguous
-
-
 def _norm(
     centred: bool,
     x: Tensor,
