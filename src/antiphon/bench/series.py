@@ -78,7 +78,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def curve(milliseconds: Iterable[float]) -> Curve | None:
-    """Return the curve of the finite values, or None if there are none."""
+    """Return the curve of the finite values, or None if no value is finite."""
     ordered = sorted(value for value in milliseconds if math.isfinite(value))
     if not ordered:
         return None

@@ -47,7 +47,7 @@ class Penalties:
 
 @dataclass(frozen=True)
 class LogitEditRows:
-    """Edits of R rows of logits, in the order in which they apply. A field is None if no row has that edit.
+    """Edits of R rows of logits, in the order in which they apply. A field holds None if no row has that edit.
 
     `spans` int32 [R, 5] are (keep_from, keep_until, gap_from, gap_until, timestamps): a row keeps the tokens from
     keep_from to keep_until except those from gap_from to gap_until. If `timestamps` is not negative, it is the first

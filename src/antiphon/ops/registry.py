@@ -115,7 +115,7 @@ def prepare_weights(
 ) -> list[WeightForm]:
     """Convert weights to the form that the active backend of a device computes with, and return each part's form.
 
-    The weights are on `device` afterwards, or unmoved if it is None. `repack` allows a copy in another order;
+    The weights are on `device` afterwards, or unmoved without a `device`. `repack` allows a copy in another order;
     `quantize` returns the type to quantise a weight's floats to, or None; `release_pages` is called when the bytes read
     from the files are no longer needed. `dtype` is the compute type of a device other than the CPU: weights without a
     form of their own become matrices of this type there.

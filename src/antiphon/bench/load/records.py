@@ -72,7 +72,7 @@ class MeasuredRequest:
 
     @property
     def time_per_output_token(self) -> float | None:
-        """Mean seconds per token after the first arrival; None if there are none."""
+        """Mean seconds per token after the first arrival; None if no token came later."""
         counts = self.tokens_per_arrival()
         later = sum(counts[1:])
         return (self.arrival_times[-1] - self.arrival_times[0]) / later if later else None

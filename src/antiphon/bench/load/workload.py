@@ -22,7 +22,7 @@ CHARACTERS_PER_TOKEN = 4
 class Workload:
     """Prompts of random words with `input_lengths` tokens each, after a shared prefix; or a file's questions.
 
-    With a file, `input_lengths` is None; if `output_lengths` is None too, answers are as long as the file's own.
+    A file replaces `input_lengths`; without `output_lengths`, answers are as long as the file's own.
     """
 
     endpoint: Endpoint

@@ -162,7 +162,7 @@ def settings(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> str:
 
 
 def described(parts: Iterable[Mapping[str, Any] | None], names: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Describe settings by name, without those that are None; `names` has replacements for unreadable names."""
+    """Describe settings by name, except None values; `names` has replacements for unreadable names."""
     return {
         (names or {}).get(name, name.replace("_", " ")): ("yes" if value else "no")
         if isinstance(value, bool)

@@ -101,7 +101,7 @@ class AnswerForm(OptionGroup):
 
 
 def sampling_settings(**given: Any) -> dict[str, Any]:
-    """Return the given settings, without those that are None, after `SamplingParams` has checked them."""
+    """Return the settings that are not None, after `SamplingParams` has checked them."""
     from antiphon.engine.sampling_params import SamplingParams
 
     if "stop" in given:

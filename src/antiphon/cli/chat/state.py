@@ -23,7 +23,7 @@ class ChatState:
     renders_markdown: bool = True
 
     def prompt(self, text: str | None = None) -> list[Message]:
-        """Return the system message, the conversation, and `text` as a new user message unless it is None."""
+        """Return the system message, the conversation, and `text`, if given, as a new user message."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, *self.messages, *([{"role": "user", "content": text}] if text is not None else [])]
 

@@ -11,7 +11,7 @@ from antiphon.counted import counted
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """Statistics of an answer. `seed` is None if it was not used or not reported."""
+    """Statistics of an answer. It has a `seed` only if a seed was used and reported."""
 
     prompt_tokens: int
     cached_tokens: int

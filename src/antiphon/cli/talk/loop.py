@@ -110,7 +110,7 @@ class Talk:
         self._screen.line("(nothing was heard)")
 
     def _stop_playing(self) -> bool:
-        """Stop the answer being played; return False if there is none.
+        """Stop the answer being played; return False if no answer is playing.
 
         The conversation keeps only the part that was heard.
         """
@@ -138,7 +138,7 @@ class Talk:
         self._session.respond()
 
     def interrupt(self) -> bool:
-        """Stop the answer; return False if there is none."""
+        """Stop the answer; return False if no answer is made or played."""
         is_made = self._progress.is_answering
         if is_made:
             self._session.cancel()

@@ -12,7 +12,7 @@ from antiphon.ops.types import SamplingRows
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     """Sample a token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
 
-    Without `logprobs`, the log-probabilities are None, which saves a pass over the logits.
+    Without `logprobs`, no log-probabilities are computed, which saves a pass over the logits.
 
     Gumbel-max with Philox noise: a row's token depends on its own logits, parameters, seed and index alone.
     """

@@ -26,7 +26,7 @@ GPU_TYPE = torch.bfloat16
 
 @dataclass(frozen=True)
 class Machine:
-    """Machine of an analysis. `device` is None for a GPU elsewhere, of which only the given limits are known."""
+    """Machine of an analysis. A GPU elsewhere, with known limits only, has no `device`."""
 
     name: str
     hardware: str

@@ -69,7 +69,7 @@ class TurnGuess(CallEvent):
 
 @dataclass(frozen=True)
 class TurnResumed(CallEvent):
-    """Speech resumed after a silence in which a guess was started: a guess of this turn is void."""
+    """Speech resumed after a silence in which a guess was started: discard any guess of this turn."""
 
     turn: int
 

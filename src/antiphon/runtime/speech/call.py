@@ -45,7 +45,7 @@ _POLL = 0.05
 
 @dataclass(frozen=True)
 class _Text:
-    """A part of the text. `text` is None when the text has ended, or failed with `error`."""
+    """A part of the text. The last part has no `text`; it has an `error` if the text failed."""
 
     text: str | None
     error: AntiphonError | None = None

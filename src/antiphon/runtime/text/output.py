@@ -31,7 +31,7 @@ class Completion:
 
     `finish_reason` is `stop`, `length` (`max_tokens` was reached) or `cancelled`, among others. `cached_tokens` is the
     number of prompt tokens that came from the prefix cache. With `SamplingParams.speculate`, `drafted_tokens` were
-    computed as a draft, and `accepted_tokens` of them became part of the answer. Log-probabilities are None unless
+    computed as a draft, and `accepted_tokens` of them became part of the answer. Log-probabilities exist only if
     `SamplingParams` requests them.
     """
 

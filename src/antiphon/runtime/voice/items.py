@@ -31,7 +31,7 @@ class TextPart:
 
 @dataclass(frozen=True, eq=False)
 class SoundPart:
-    """Speech. `transcript` is None until it is known; of an interrupted answer it is the part that was heard.
+    """Speech. `transcript` stays None until it is known; of an interrupted answer it is the part that was heard.
 
     `samples` (mono, 16 kHz) is the sound of a message that the client gave; sound of turns and answers is not kept.
     """

@@ -33,7 +33,7 @@ class TurnJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The transcript of a window. `segment` is None if the window has no speech."""
+    """The transcript of a window. A window without speech has no `segment`."""
 
     segment: Segment | None
     language: str | None
@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Guess:
-    """The transcript of a turn that paused at `end`. `outcome` is None while the transcript is being made."""
+    """The transcript of a turn that paused at `end`. `outcome` stays None while the transcript is being made."""
 
     end: int
     outcome: Outcome | None = None

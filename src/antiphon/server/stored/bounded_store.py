@@ -68,7 +68,7 @@ class BoundedStore(Generic[Value]):
         return entry.value
 
     def remove(self, object_id: str, owner: int | None) -> bool:
-        """Remove an owner's object. Return False if there is none."""
+        """Remove an owner's object. Return False if the owner has no such object."""
         if self.get(object_id, owner) is None:
             return False
         self._drop(object_id)

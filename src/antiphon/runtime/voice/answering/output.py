@@ -44,7 +44,7 @@ class _OpenCall:
 
 
 class Output:
-    """Items of a response, at most one of them open. `conversation` is None if the response is outside of it.
+    """Items of a response, at most one of them open. A response outside the conversation has no `conversation`.
 
     `playbacks` are the playbacks of spoken messages by item id.
     """

@@ -36,7 +36,7 @@ def with_served_names(models: ServedModels, settings: VoiceSettings) -> VoiceSet
 
 
 def check_model(models: ServedModels, name: str | None, task: str, param: str) -> None:
-    """Raise `WireError` unless the name is None or names a model for this task that is served or can be loaded."""
+    """Raise `WireError` for a given name that no served or loadable model for this task has."""
     asked = served_name(models, name, task)
     if asked is None:
         return

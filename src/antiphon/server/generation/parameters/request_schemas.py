@@ -74,7 +74,7 @@ class StreamOptions(Body):
 
 
 class SamplingBody(ModelBody):
-    """Parameters of sampling, ending and scheduling an answer. Fields that are None take the server's defaults."""
+    """Parameters of sampling, ending and scheduling an answer. Missing fields take the server's defaults."""
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = GENERATION
     strict_maxima: ClassVar[Mapping[str, float]] = {"temperature": 2}

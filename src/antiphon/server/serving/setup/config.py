@@ -39,7 +39,7 @@ class LoadOnUse(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests and of stored data. Where a number of tokens is None, the model's own limit applies."""
+    """Limits of requests and of stored data. Without a number of tokens, the model's own limit applies."""
 
     body_bytes: int = 8 << 20
     #: Bytes of large bodies, over all requests in flight.

@@ -78,7 +78,7 @@ class LaunchPlan:
 
 
 def _draft_bytes(settings: ServerSettings) -> int:
-    """Return the bytes of a draft model's weights, which stay in the CPU's memory; 0 if there are none."""
+    """Return the bytes of a draft model's weights, which stay in the CPU's memory; 0 without a draft model."""
     is_draft = Speculation.of_engine(settings["speculate"]) is Speculation.DRAFT
     return (known_weight_bytes(settings["speculate"]) or 0) if is_draft and _are_on_cpu(settings) else 0
 

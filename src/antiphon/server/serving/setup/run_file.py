@@ -33,7 +33,7 @@ class RunFileError(AntiphonError):
 
 @dataclass(frozen=True)
 class LocalServer:
-    """Server that runs on this machine. `admin_token` is None if it was started with an admin key file."""
+    """Server that runs on this machine. A server with an admin key file has no `admin_token`."""
 
     url: str
     pid: int
