@@ -78,7 +78,7 @@ class Device:
         return _stream(self.torch) if self.torch.type == "cuda" else None
 
     def preferring(self, dtype: DataType | None) -> Device:
-        """Return the device with a model's preferred type, or unchanged without a `dtype` or if the user chose a type."""
+        """Return the device with a model's preferred type, unless `dtype` is missing or the user chose a type."""
         return self if dtype is None or not self.has_default_type else replace(self, compute_type=dtype)
 
     def free_bytes(self) -> int:

@@ -65,7 +65,8 @@ def engine_for(
 ) -> Iterator[Engine]:
     """Start an engine with this one model, on its device, and close it at the end.
 
-    Sizes that are not given depend on the device. The trace is written and the profile printed before the engine is closed.
+    Sizes that are not given depend on the device. Before the engine is closed, the trace is written and the profile
+    printed.
     """
     from antiphon.runtime.frontend.engine import Engine
 
