@@ -88,9 +88,10 @@ def input_of(method: Callable[..., None]) -> type[CallInput]:
     return cast(type[CallInput], made)
 
 
+@cache
 def inputs_of(control: type) -> dict[str, type[CallInput]]:
     """Return the messages for a control's methods beyond `cancel`, by method."""
-    names = [name for name in dir(control) if not name.startswith("_") and name not in dir(CallControl)]
+    names = [name for name in dir(control) if not name.startswith("_") and not hasattr(CallControl, name)]
     return {name: input_of(getattr(control, name)) for name in names}
 
 
