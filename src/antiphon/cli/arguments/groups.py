@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, get_type_hints
 
@@ -42,6 +42,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         made = {group: hints[group](**{name: given.pop(name) for name in names}) for group, names in groups.items()}
         command(**given, **made)
 
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    set_parameters(run, parameters)
     return run
+
+
+def set_parameters(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
+    """Give a command for Typer these parameters in place of its own."""
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typeshed lacks the attribute

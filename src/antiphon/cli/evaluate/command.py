@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.arguments import model_options
+from antiphon.cli.arguments.answer_options import Raw
 from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.bench.outputs import ResultFiles
@@ -27,7 +28,7 @@ class ItemOptions(OptionGroup):
     max_tokens: Annotated[
         int | None, typer.Option(help="Maximum length of an answer, in tokens. Default: depends on the task.", min=1)
     ] = None
-    raw: Annotated[bool, typer.Option("--raw", help="Send the prompt unchanged, without a chat template.")] = False
+    raw: Raw = False
     language: Annotated[
         str | None, typer.Option(help="wer, cer, voice: language of the sound as a code. Default: detected.")
     ] = None

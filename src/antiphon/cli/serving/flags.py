@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal
 
 import typer
 
+from antiphon.cli.arguments.groups import set_parameters
 from antiphon.server.serving.setup.option import Option, OptionKind
 from antiphon.server.serving.setup.options import MODELS, OPTIONS
 
@@ -36,15 +37,14 @@ def takes_server_options(command: Callable[..., None]) -> Callable[..., None]:
             annotations[option.name] = Annotated[_type(option), _flag(option)]
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter(name, kind, default=None, annotation=a) for name, a in annotations.items()]
-    command.__annotations__ = annotations
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    set_parameters(command, parameters)
     return command
 
 
 def _type(option: Option) -> Any:
     if not option.choices:
         return TYPES[option.kind]
-    return Optional[Literal[option.choices]]  # noqa: UP045
+    return Literal[option.choices] | None
 
 
 def _flag(option: Option) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.routing import Route
 
 from antiphon import __version__
@@ -22,8 +23,12 @@ TEMPLATE = "#/components/schemas/{model}"
 ATTRIBUTE = "route_schemas"
 
 
-class RouteSchemas(NamedTuple):
-    """Schemas of a route's request body and answer, whether it can stream events, and its other content types."""
+@dataclass(frozen=True)
+class RouteSchemas:
+    """Schemas of a route's request body and answer, whether it can stream events, and its other content types.
+
+    A decorator that declares these for a handler. It stands below the decorators of the routes.
+    """
 
     body: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
@@ -33,24 +38,12 @@ class RouteSchemas(NamedTuple):
     #: Whether a 503 has the answer's schema too.
     reports_unready: bool = False
 
-
-def described(
-    body: type[BaseModel] | None = None,
-    answer: type[BaseModel] | None = None,
-    *,
-    can_stream: bool = False,
-    body_type: str = "application/json",
-    other_types: tuple[str, ...] = (),
-    reports_unready: bool = False,
-) -> Callable[[Handler], Handler]:
-    """Declare a handler's request body and answer. The decorator stands below those of the routes."""
-    schemas = RouteSchemas(body, answer, can_stream, body_type, other_types, reports_unready)
-
-    def declare(handler: Handler) -> Handler:
-        setattr(handler, ATTRIBUTE, schemas)
+    def __call__(self, handler: Handler) -> Handler:
+        setattr(handler, ATTRIBUTE, self)
         return handler
 
-    return declare
+
+described = RouteSchemas
 
 
 def schemas_of(route: Route) -> RouteSchemas | None:
@@ -68,9 +61,11 @@ def document(app: FastAPI, routes: Sequence[Route]) -> dict[str, Any]:
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
     failures = {path: error_format(path, {}).schema for path in pages["paths"]}
     answers = [schemas.answer for schemas in declared.values() if schemas.answer is not None]
-    wanted = [(schemas.body, "validation") for schemas in declared.values() if schemas.body is not None]
+    wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (schemas.body, "validation") for schemas in declared.values() if schemas.body is not None
+    ]
     wanted += [(answer, "serialization") for answer in dict.fromkeys([*answers, *failures.values()])]
-    references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
+    references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)
     schemas_by_name = definitions["$defs"]
     config = app.state.serving.config
     if not config.is_strict:
