@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.source.parsed_source import parsed
+
 ROOT = Path(__file__).parents[1]
 ROOTS = ("src", "tests/support", "benchmarks")
 #: First words that leave the noun to another line.
@@ -18,9 +20,9 @@ NO_VERB = frozenset({"The", "A", "An", "Whether", "How", "None"})
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def unclear_openers(source: str) -> Iterator[str]:
+def unclear_openers(path: Path) -> Iterator[str]:
     """Yield the line number and the first line of each docstring that starts with such a word, also of attributes."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
             is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node)
             if _opener(docstring) in NO_NOUN or (is_function and _opener(docstring) in NO_VERB):
@@ -31,7 +33,7 @@ def unclear_openers(source: str) -> Iterator[str]:
                 case ast.AnnAssign() | ast.Assign(), ast.Expr(ast.Constant(str(text))) if _opener(text) in NO_NOUN:
                     yield f"{after.lineno}: {text}"
     previous = ""
-    for number, line in enumerate(map(str.strip, source.splitlines()), 1):
+    for number, line in enumerate(map(str.strip, path.read_text().splitlines()), 1):
         if line.startswith("#: ") and not previous.startswith("#:") and _opener(line[3:]) in NO_NOUN:
             yield f"{number}: {line}"
         previous = line
@@ -52,7 +54,7 @@ def test_docstrings_name_their_subject() -> None:
         f"{path.relative_to(ROOT)}:{opener}"
         for root in ROOTS
         for path in sorted((ROOT / root).rglob("*.py"))
-        for opener in unclear_openers(path.read_text())
+        for opener in unclear_openers(path)
     ]
     assert not found, "\n".join(found)
 
@@ -68,8 +70,9 @@ def test_docstrings_name_their_subject() -> None:
         "#: Of the finite values.\nX = 1",
     ],
 )
-def test_openers_that_are_rejected(source: str) -> None:
-    assert list(unclear_openers(source))
+def test_openers_that_are_rejected(source: str, tmp_path: Path) -> None:
+    (tmp_path / "source.py").write_text(source)
+    assert list(unclear_openers(tmp_path / "source.py"))
 
 
 @pytest.mark.parametrize(
@@ -82,5 +85,6 @@ def test_openers_that_are_rejected(source: str) -> None:
         'def f():\n    """Ask.\n\n    It is asked once.\n    """',
     ],
 )
-def test_openers_that_are_accepted(source: str) -> None:
-    assert not list(unclear_openers(source))
+def test_openers_that_are_accepted(source: str, tmp_path: Path) -> None:
+    (tmp_path / "source.py").write_text(source)
+    assert not list(unclear_openers(tmp_path / "source.py"))

@@ -18,7 +18,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result line of a check. `passed` is None if it could not be judged here; `figures` then has the reason."""
+    """Result line of a check. A check that cannot be judged here has no `passed`; its `figures` have the reason."""
 
     name: str
     passed: bool | None

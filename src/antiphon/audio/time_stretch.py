@@ -8,7 +8,7 @@ from antiphon.audio.samples import Floats
 
 #: Seconds of a segment, half of which overlaps the next, and seconds that it may be shifted to continue the last.
 PIECE_SECONDS, REACH_SECONDS = 0.03, 0.01
-#: Mean power below which a segment is not shifted: there is no sound to continue.
+#: Mean power below which a segment counts as silence and is not shifted.
 _SILENT_POWER = 1e-9
 
 

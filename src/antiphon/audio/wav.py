@@ -24,7 +24,7 @@ _STEP = 1 << 16
 
 @dataclass(frozen=True)
 class WavHeader:
-    """Header before the samples. `data_bytes` is None in a streamed file, whose samples continue to its end."""
+    """Header before the samples. A streamed file has no `data_bytes`: its samples continue to the end of the file."""
 
     raw: RawFormat
     data_bytes: int | None

@@ -69,5 +69,5 @@ class Tagger:
         for feature in features:
             for tag, weight in self._weights.get(feature, {}).items():
                 scores[tag] = scores.get(tag, 0.0) + weight
-        # Of equal scores, take the last tag of the alphabet, as in training.
+        # With equal scores, take the last tag of the alphabet, as in training.
         return max(self._tags, key=lambda tag: scores.get(tag, 0.0)) if scores else DEFAULT_TAG

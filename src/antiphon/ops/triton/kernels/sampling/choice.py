@@ -1,6 +1,6 @@
 """Sampling of a token from each row of logits: the likeliest, or by Gumbel-max with Philox noise.
 
-With FILTERED, rows may have top-k, top-p or min-p. Without it, arguments that only filters need are None.
+With FILTERED, rows may have top-k, top-p or min-p. Without FILTERED, the arguments of filters are None.
 """
 
 from __future__ import annotations
