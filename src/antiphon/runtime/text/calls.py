@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
@@ -85,7 +86,10 @@ class RequestsCall:
         error = done.exception()
         if error is not None:
             self._rejected()
-            self._sink.put(self.id, error if isinstance(error, AntiphonError) else EngineError(describe(error)))
+            if not isinstance(error, AntiphonError):
+                traceback.print_exception(error)  # a defect: the client receives only its text
+                error = EngineError(describe(error))
+            self._sink.put(self.id, error)
         else:
             self._accepted()
 
