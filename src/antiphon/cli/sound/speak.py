@@ -19,13 +19,12 @@ from antiphon.cli.sound.sound_output import FORMATS, Sinks, check_destination, s
 from antiphon.cli.terminal.files import check_writable, read_stdin, read_text, write_text
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
+from antiphon.weights.catalog.defaults import SPEECH_MODEL
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.calls.speech import SpeechStats
     from antiphon.runtime.loading.loading import LoadedModel
-
-DEFAULT_MODEL = "hibari-6m"
 
 
 SoundFormat = Annotated[
@@ -61,7 +60,7 @@ def speak(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Sound file to write; '-' is standard output."),
     ] = None,
-    model: Annotated[str, model_options.model_option("--model", "Speech model.")] = DEFAULT_MODEL,
+    model: Annotated[str, model_options.model_option("--model", "Speech model.")] = SPEECH_MODEL,
     how: SpokenVoice,
     format_: SoundFormat = None,
     play: Annotated[bool, typer.Option("--play", help="Play through the speakers (the default without --output).")] = (

@@ -17,13 +17,13 @@ from antiphon.cli.sound.audio_devices import audio_devices
 from antiphon.cli.sound.transcript_output import TranscriptOutput, report_failures
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
+from antiphon.weights.catalog.defaults import TRANSCRIPTION_MODEL
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.calls.transcript import Transcript
     from antiphon.runtime.frontend.engine import Engine
 
-DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
 
 
@@ -57,7 +57,7 @@ def transcribe(
         ),
     ] = None,
     *,
-    model: Annotated[str, model_options.model_option("--model")] = DEFAULT_MODEL,
+    model: Annotated[str, model_options.model_option("--model")] = TRANSCRIPTION_MODEL,
     text: WantedText,
     format_: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")

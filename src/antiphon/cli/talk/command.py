@@ -12,6 +12,7 @@ from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.talk import flags
 from antiphon.errors import AudioError, InvalidRequestError
+from antiphon.weights.catalog.defaults import CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def talk(
     turns.check()
     sampling = answer_options.sampling_settings(temperature=temperature, max_tokens=max_tokens)
     names = {
-        "generate": voices.model or flags.CHAT_MODEL,
-        "transcribe": voices.transcription_model or flags.TRANSCRIPTION_MODEL,
-        "synthesize": voices.speech_model or flags.SPEECH_MODEL,
+        "generate": voices.model or CHAT_MODEL,
+        "transcribe": voices.transcription_model or TRANSCRIPTION_MODEL,
+        "synthesize": voices.speech_model or SPEECH_MODEL,
     }
     if server is not None:
         from antiphon.cli.remote.given import Given

@@ -9,13 +9,9 @@ import typer
 
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.arguments.model_options import model_option
-from antiphon.cli.sound import speak, transcribe
 from antiphon.cli.terminal.files import check_writable
 from antiphon.errors import UsageError
-
-CHAT_MODEL = "qwen2.5-coder-0.5b"
-TRANSCRIPTION_MODEL = transcribe.DEFAULT_MODEL
-SPEECH_MODEL = speak.DEFAULT_MODEL
+from antiphon.weights.catalog.defaults import CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
 
 
 class TurnOptions(OptionGroup):

@@ -15,8 +15,8 @@ from antiphon.server.serving.setup.openai_names import SOUND_NAMES
 from antiphon.server.web.access.keys import KeyRing
 from antiphon.server.web.http.connection_limits import ConnectionLimits, SessionLimits
 from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.defaults import CHAT_MODEL, DEFAULT_MODELS, EMBEDDING_MODEL
 
-DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
 #: Task by default alias of its first model: our own aliases, and OpenAI's names of sound models.
 DEFAULT_ALIASES = {
     "default-chat": "generate",
@@ -26,7 +26,7 @@ DEFAULT_ALIASES = {
     **SOUND_NAMES,
 }
 #: Model by task, if none is configured for the task and catalog models may be loaded on use.
-DEFAULT_SOUND_MODELS = {"transcribe": "whisper-base.en", "synthesize": "hibari-6m"}
+DEFAULT_SOUND_MODELS = {task: DEFAULT_MODELS[task] for task in ("transcribe", "synthesize")}
 
 
 class LoadOnUse(StrEnum):
@@ -129,7 +129,7 @@ class ServerConfig:
     mixtures, in addition to `DEFAULT_VOICE_ALIASES`.
     """
 
-    models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
+    models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in (CHAT_MODEL, EMBEDDING_MODEL))
     aliases: Mapping[str, str] = field(default_factory=dict)
     #: Whether OpenAI's names of models lead to the first model of their task.
     has_openai_names: bool = False
