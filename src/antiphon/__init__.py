@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.config import EngineConfig
     from antiphon.text.grammar_spec import GrammarSpec
 
-__version__ = "0.1.0"
+#: The version of the package; pyproject.toml reads this line.
+__version__ = "0.2.0"
 __all__ = ["AsyncEngine", "Engine", "EngineConfig", "GrammarSpec", "Priority", "SamplingParams", "__version__"]
 
 _HOMES = {
