@@ -451,6 +451,7 @@ class FrontEnd:
         return self._loop.call(self._started_profile().lines).result()
 
     def _started_profile(self) -> Profile:
+        self._check()
         if self._profile is None:
             raise InvalidRequestError("no profile was started")
         return self._profile
