@@ -40,7 +40,7 @@ def check_type(name: str, value: object, expected: Expected) -> None:
 
 def check_fields(options: Any) -> None:
     """Reject the first field of a dataclass whose value has another type than the field."""
-    for name, expected in _fields(type(options)):
+    for name, expected in _fields(options.__class__):
         value = getattr(options, name)
         if not expected.accepts(value):
             check_type(name, value, expected)
