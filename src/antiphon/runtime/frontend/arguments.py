@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +21,11 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.requests import Messages, Prompt
 from antiphon.text.grammar_spec import GrammarSpec, is_schema_class
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
 
 #: Sampling settings of all prompts, or a list with those of each.
 ParamSets = SamplingParams | Sequence[SamplingParams] | None
@@ -172,3 +179,19 @@ def params_for(prompts: Sequence[Prompt], params: ParamSets) -> Sequence[Samplin
     if len(params) != len(prompts):
         raise InvalidRequestError(f"{len(prompts)} prompts were given with {len(params)} sets of params")
     return params
+
+
+def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
+    """Build options from their fields by name; reject an unknown name."""
+    check_option_names(kind, options)
+    return kind(**options)
+
+
+def check_option_names(kind: type[DataclassInstance], options: Iterable[str]) -> None:
+    """Reject the first name that is no field of this class."""
+    names = [field.name for field in fields(kind)]
+    unknown = next((name for name in options if name not in names), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the options are: {', '.join(names)}"
+        raise InvalidRequestError(f"there is no option {unknown!r}; {hint}")

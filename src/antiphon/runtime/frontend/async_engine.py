@@ -21,8 +21,16 @@ from antiphon.runtime.calls.sinks import AsyncioSink
 from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.calls.turn_settings import HearingOptions
-from antiphon.runtime.frontend.arguments import SPOKEN_ASYNC, TOKENS, ParamSets, as_messages, as_prompt, as_prompts
-from antiphon.runtime.frontend.front_end import FrontEnd, from_options
+from antiphon.runtime.frontend.arguments import (
+    SPOKEN_ASYNC,
+    TOKENS,
+    ParamSets,
+    as_messages,
+    as_prompt,
+    as_prompts,
+    from_options,
+)
+from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.call import SpeechCall

@@ -20,8 +20,16 @@ from antiphon.runtime.calls.speech_options import SpeechOptions
 from antiphon.runtime.calls.thread_reader import ThreadInbox
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
-from antiphon.runtime.frontend.arguments import SPOKEN, TOKENS, ParamSets, as_messages, as_prompt, as_prompts
-from antiphon.runtime.frontend.front_end import FrontEnd, from_options
+from antiphon.runtime.frontend.arguments import (
+    SPOKEN,
+    TOKENS,
+    ParamSets,
+    as_messages,
+    as_prompt,
+    as_prompts,
+    from_options,
+)
+from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from antiphon.argument_types import check_type
 from antiphon.device_names import AUTO
@@ -29,7 +29,16 @@ from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink, ThreadSink
 from antiphon.runtime.calls.task_call import TaskCall
 from antiphon.runtime.frontend.adapters import AdapterSlots
-from antiphon.runtime.frontend.arguments import LOADED_NAME, MODEL_FILES, PATH, ParamSets, check_arguments, params_for
+from antiphon.runtime.frontend.arguments import (
+    LOADED_NAME,
+    MODEL_FILES,
+    PATH,
+    ParamSets,
+    check_arguments,
+    check_option_names,
+    from_options,
+    params_for,
+)
 from antiphon.runtime.frontend.draft_models import DraftModels
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import CLOSED, EngineLoop, slot_figures
@@ -50,27 +59,7 @@ from antiphon.text.grammar_spec import Grammar, as_grammar
 from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Options = TypeVar("Options", bound="DataclassInstance")
 Call = TypeVar("Call", bound=TaskCall)
-
-
-def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
-    """Build options from their fields by name; reject an unknown name."""
-    check_option_names(kind, options)
-    return kind(**options)
-
-
-def check_option_names(kind: type[DataclassInstance], options: Iterable[str]) -> None:
-    """Reject the first name that is no field of this class."""
-    names = [field.name for field in fields(kind)]
-    unknown = next((name for name in options if name not in names), None)
-    if unknown is not None:
-        near = difflib.get_close_matches(unknown, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the options are: {', '.join(names)}"
-        raise InvalidRequestError(f"there is no option {unknown!r}; {hint}")
 
 
 class FrontEnd:
