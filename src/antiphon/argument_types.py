@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from antiphon.errors import InvalidRequestError
 
 MAX_SHOWN = 60
-#: What a value of a type is called, and several of them.
+#: Words for a value of a type, in the singular and in the plural.
 NAMES = {
     bool: ("True or False", "booleans"),
     float: ("a number", "numbers"),

@@ -67,7 +67,7 @@ SPOKEN_ASYNC = _tested(
     "a string, an asynchronous iterator of strings, or None",
 )
 TOKENS = _tested(lambda value: _is_several(value) and all(map(_is_integer, value)), "a list of token ids")
-#: What arguments must be that have one meaning in all methods, by name.
+#: Expected values by argument name, for arguments that have one meaning in all methods.
 ARGUMENTS = {
     "adapters": _of_type(Mapping | None, "a mapping of names to paths"),
     "add_special_tokens": _of_type(bool, "True or False"),
