@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from antiphon.server.web.http.listener import bind, held_localhost
 from support.server.forwarder import forwarder, forwarder_of_nobody
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
+from support.server.serve_command import ServeCommand
 
 KEY = "an-admin-key-for-the-page"
 #: Name that the server allows besides those of this machine, as behind a proxy.
@@ -135,18 +138,14 @@ def port_of(server: RunningServer) -> int:
 def test_the_servers_user_gets_the_key_which_is_not_kept(giving: RunningServer) -> None:
     port = port_of(giving)
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost", f"[::1]:{port}", f"page.localhost:{port}"):
-        for more in (
-            [],
-            [("origin", f"http://{host}"), ("sec-fetch-site", "same-origin")],
-            [("sec-fetch-site", "none")],
-        ):
+        own = [("origin", f"http://{host}"), ("sec-fetch-site", "same-origin")]
+        for more in ([], own, [("sec-fetch-site", "none")]):
             answer = ask(port, ("host", host), *more)
             assert answer.key == KEY
             assert answer.headers["cache-control"] == "no-store"
             assert not any(name.startswith("access-control") for name in answer.headers)
-    assert httpx.get(giving.url + "/v1/models", headers={"origin": "http://a.example"}).headers[
-        "access-control-allow-origin"
-    ] == ("*"), "other origins may use the API"
+    models = httpx.get(giving.url + "/v1/models", headers={"origin": "http://a.example"})
+    assert models.headers["access-control-allow-origin"] == "*", "pages of other origins may use the API"
     assert "/page" not in httpx.get(giving.url + "/openapi.json").text
 
 
@@ -290,6 +289,22 @@ def test_a_server_without_a_token_of_its_own_gives_nothing(giving: RunningServer
     answer = ask(port_of(giving))
     assert answer.code == "no_admin_token" and "--admin-key-file" in answer.body.decode()
     assert ask(port_of(giving), body=b'{"ticket": "x"}').code == "no_admin_token"
+
+
+@pytest.mark.long("two servers start")
+def test_a_server_with_a_key_file_or_for_other_machines_gives_nothing(chat_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(KEY)
+    arguments = [str(chat_folder), "--no-preload", "--port", "0", "--kv-memory", "16"]
+    for options in (["--admin-key-file", str(tmp_path / "keys")], ["--host", "0.0.0.0"]):
+        command = ServeCommand(*arguments, *options)
+        try:
+            port = int(command.url().rpartition(":")[2])
+            answer = ask(port)
+            assert (answer.key, answer.code) == (None, "no_admin_token")
+            assert ask(port, body=b'{"ticket": ""}').code == "no_admin_token"
+        finally:
+            command.process.send_signal(signal.SIGTERM)
+            assert command.wait_for_end() == 0, command.text()
 
 
 def other_localhost(listener: socket.socket) -> AbstractContextManager[socket.socket]:

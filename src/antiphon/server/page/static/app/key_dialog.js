@@ -13,8 +13,8 @@ const TEXTS = {
     title: "Admin key",
     why: () =>
       html`Managing the server needs its admin key. A server that was started with <code>--admin-key-file</code> accepts
-        the keys in that file. Any other server gives its key to browsers of its own user on its own machine;
-        <code>antiphon serve --open</code> opens this page with the key.`,
+        the keys in that file. Any other server gives its key to browsers of its own user on its own machine; start it
+        with <code>antiphon serve --open</code> to open this page with the key.`,
   },
 };
 
