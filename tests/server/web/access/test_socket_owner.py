@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.errors import InvalidRequestError
 from antiphon.server.web.access import socket_owner
 from antiphon.server.web.access.socket_owner import Address, can_tell_owners, owner_of_peer, table_form
+from antiphon.server.web.http.listener import bind
 
 PEER, OWN = ("127.0.0.1", 40_000), ("127.0.0.1", 8000)
 PEER6, OWN6 = ("::1", 40_000), ("::1", 8000)
@@ -104,11 +106,11 @@ def test_the_user_that_stands_for_unknown_users_is_ambiguous(tmp_path: Path, mon
 @pytest.mark.skipif(not can_tell_owners(), reason="this system does not show the users of connections")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
 def test_real_connections(host: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, 0), family=family)
-    except OSError as error:
-        pytest.skip(f"this machine cannot listen on {host}: {error}")
+        listener = bind(host, 0)
+    except InvalidRequestError as error:
+        pytest.skip(str(error))
+    listener.listen()
     with listener, socket.create_connection(listener.getsockname()[:2]) as client:
         server, peer = listener.accept()
         with server:
