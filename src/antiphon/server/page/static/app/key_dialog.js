@@ -7,13 +7,14 @@ import { TextField } from "../components/fields.js";
 const TEXTS = {
   api: {
     title: "API key",
-    why: "This server needs a key. It is one line of the file that the server was started with (--api-key-file).",
+    why: () => "This server needs a key. It is one line of the file that the server was started with (--api-key-file).",
   },
   admin: {
     title: "Admin key",
-    why:
-      "Managing the server needs its admin key. On the server's own machine, `antiphon serve --open` opens this page " +
-      "with one; otherwise it is a line of the file given by --admin-key-file.",
+    why: () =>
+      html`Managing the server needs its admin key. A server that was started with <code>--admin-key-file</code> accepts
+        the keys in that file. Any other server gives its key to browsers of its own user on its own machine; start it
+        with <code>antiphon serve --open</code> to open this page with the key.`,
   },
 };
 
@@ -30,7 +31,7 @@ function KeyForm({ asked }) {
     if (key.trim()) asked.answer(key.trim());
   };
   return html`<${Dialog} title=${title} onClose=${() => asked.answer(null)}>
-    <p>${why}</p>
+    <p>${why()}</p>
     ${asked.message && html`<p class="wrong" role="alert">${asked.message}</p>`}
     <form onSubmit=${send}>
       <${TextField} label="Key" type="password" value=${key} onChange=${setKey} autocomplete="off" autofocus />
