@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ ParamSets = SamplingParams | Sequence[SamplingParams] | None
 MESSAGE = '{"role": "user", "content": "Hello"}'
 
 
-def _is_several(value: object) -> bool:
+def _is_several(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
@@ -47,7 +47,7 @@ def _is_text(value: object, kind: Any) -> bool:
 
 
 def _all_strings(value: object) -> bool:
-    return _is_several(value) and all(isinstance(item, str) for item in value)  # type: ignore[attr-defined]
+    return _is_several(value) and all(isinstance(item, str) for item in value)
 
 
 def _of_type(kind: Any, words: str) -> Expected:
@@ -78,7 +78,7 @@ ARGUMENTS = {
         lambda value: value is None or isinstance(value, GrammarSpec) or is_schema_class(value),
         "a GrammarSpec or a pydantic class",
     ),
-    "interval": _tested(lambda value: isinstance(value, Real) and value > 0, "a number of seconds above 0"),
+    "interval": _tested(lambda value: isinstance(value, Real) and float(value) > 0, "a number of seconds above 0"),
     "limits": _of_type(MachineLimits | None, "MachineLimits"),
     "model": _of_type(str | None, "the name of a loaded model"),
     "n": _tested(_is_integer, "an integer"),
@@ -99,7 +99,8 @@ ARGUMENTS = {
     "text": _of_type(str, "a string"),
     "texts": _tested(lambda value: isinstance(value, str) or _all_strings(value), "a string or a list of strings"),
     "timeout": _tested(
-        lambda value: value is None or (isinstance(value, Real) and value > 0), "a number of seconds above 0, or None"
+        lambda value: value is None or (isinstance(value, Real) and float(value) > 0),
+        "a number of seconds above 0, or None",
     ),
 }
 
