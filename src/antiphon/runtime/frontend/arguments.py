@@ -129,7 +129,7 @@ def as_prompt(name: str, prompt: Any) -> Prompt:
     if _is_several(prompt):
         wrong = next((index for index, token in enumerate(prompt) if not _is_integer(token)), None)
         if wrong is None:
-            return prompt  # type: ignore[no-any-return]
+            return prompt
         name, prompt = f"{name}[{wrong}]", prompt[wrong]
     raise InvalidRequestError(
         f"{name} is {shown(prompt)}; a prompt is a string, a list of token ids, or a list of messages such as {MESSAGE}"
