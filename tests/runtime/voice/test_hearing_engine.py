@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.errors import InvalidRequestError, ModelNotFoundError
+from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.hearing import HearingEnded, SpeechStarted, TurnEnded, TurnText, TurnTranscript
 from antiphon.runtime.calls.transcription_options import TranscriptionOptions
 from antiphon.runtime.frontend.async_engine import AsyncEngine
@@ -87,7 +87,8 @@ def test_leaving_in_the_middle_frees_everything(loaded: LoadedModel) -> None:
                 await until_free(engine)
             left = await engine.hear(transcription=ONCE)
             left.push(sound(0.9, 1280))
-        await until(left, HearingEnded)  # closing the engine ends its calls
+        with pytest.raises(EngineError, match="the engine is closed"):
+            await until(left, HearingEnded)
 
     asyncio.run(run())
 
