@@ -17,8 +17,11 @@ from support import cli_docs, python_docs
 
 ROOT = Path(__file__).parents[1]
 DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *DESIGN]
+SERVER = sorted((ROOT / "docs" / "server").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *SERVER, *DESIGN]
 LINKED = [*PAGES, ROOT / "benchmarks" / "RESULTS.md"]
+#: Maximum number of words of a page about the server: one subject that a reader comes for.
+MAX_WORDS = 2500
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -129,6 +132,17 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 def test_every_page_is_linked_from_readme() -> None:
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in README] == []
+
+
+def test_every_page_about_the_server_is_linked_from_its_first_page() -> None:
+    text = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    assert SERVER
+    assert [page.name for page in SERVER if f"(server/{page.name})" not in text] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "server.md", *SERVER], ids=lambda page: page.name)
+def test_pages_about_the_server_are_short(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").split()) <= MAX_WORDS
 
 
 def test_the_python_reference_is_current_and_complete() -> None:

@@ -21,6 +21,7 @@ GENERATED = ("cli.md", "python-api.md")
 PAGES = [
     ROOT / "README.md",
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in GENERATED),
+    *sorted((ROOT / "docs" / "server").glob("*.md")),
 ]
 
 _FENCE = re.compile(r"^```(\w*)$")
