@@ -17,8 +17,13 @@ from support import cli_docs, python_docs
 
 ROOT = Path(__file__).parents[1]
 DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *DESIGN]
-LINKED = [*PAGES, ROOT / "benchmarks" / "RESULTS.md"]
+#: Pages of folders, which the page with the folder's name links.
+FOLDERS = {name: sorted((ROOT / "docs" / name).glob("*.md")) for name in ("server", "recipes")}
+IN_FOLDERS = [page for pages in FOLDERS.values() for page in pages]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *IN_FOLDERS, *DESIGN]
+LINKED = [*PAGES, ROOT / "benchmarks" / "RESULTS.md", ROOT / "examples" / "README.md"]
+#: Maximum number of words of a page in a folder and of the folder's first page: one subject that a reader comes for.
+MAX_WORDS = 2500
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -129,6 +134,15 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 def test_every_page_is_linked_from_readme() -> None:
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in README] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_first_page_of_a_folder_links_its_pages_and_all_are_short(folder: str) -> None:
+    first, pages = ROOT / "docs" / f"{folder}.md", FOLDERS[folder]
+    text = first.read_text(encoding="utf-8")
+    assert pages
+    assert [page.name for page in pages if f"({folder}/{page.name})" not in text] == []
+    assert [page.name for page in [first, *pages] if len(page.read_text(encoding="utf-8").split()) > MAX_WORDS] == []
 
 
 def test_the_python_reference_is_current_and_complete() -> None:

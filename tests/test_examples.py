@@ -1,7 +1,8 @@
-"""What `make run` does, with a tiny model."""
+"""The examples: what `make run` does, with a tiny model; the cells of the notebook; files that README names."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from support.models.tiny_model import write_folder
 from support.server.http_server import TOOL_TEMPLATE
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "first_question.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SCRIPT = EXAMPLES / "first_question.py"
+MAX_RECORDING_BYTES = 300_000
 
 
 @pytest.mark.slow
@@ -33,3 +36,33 @@ def test_a_server_that_cannot_start_is_told() -> None:
         pytest.skip("the command is not installed beside this Python")
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1 and "no model is called 'no-such-model'" in result.stderr
+
+
+def test_every_example_is_described_and_the_recording_is_small() -> None:
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    files = [path.name for path in EXAMPLES.iterdir() if path.is_file()]
+    assert [name for name in files if f"`{name}`" not in text] == ["README.md"]
+    assert (EXAMPLES / "meeting.m4a").stat().st_size < MAX_RECORDING_BYTES
+
+
+def notebook_cells() -> list[str]:
+    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
+    assert all(not cell.get("outputs") for cell in notebook["cells"])
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+@pytest.mark.long("four models of the notebook")
+def test_the_cells_of_the_notebook_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    names: dict[str, object] = {}
+    try:
+        for cell in notebook_cells():
+            exec(compile(cell, "notebook.ipynb", "exec"), names)
+    finally:
+        if "engine" in names:
+            exec("engine.close()", names)
+    assert "Paris" in capsys.readouterr().out
+    assert "concert in December" in names["transcript"].text  # type: ignore[attr-defined]
+    assert names["die"].text in "123456"  # type: ignore[attr-defined]

@@ -51,8 +51,10 @@ def parsed(command: Any, arguments: list[str]) -> dict[str, Any]:
     return {key: list(value) or None if isinstance(value, tuple) else value for key, value in values.items()}
 
 
-def test_every_call_is_one_of_the_command_line() -> None:
+def test_every_call_is_one_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Down to the names of models, and to the plan of a server."""
+    monkeypatch.chdir(tmp_path)
+    Path("lora").mkdir()  # the adapter of a server in the docs
     found, whole = calls(), typer.main.get_command(app)
     assert len(found) > 40
     for where, arguments in found:
@@ -82,7 +84,7 @@ def test_blocks_that_are_not_run_have_a_reason_and_are_few() -> None:
 
 
 def test_every_block_names_its_language() -> None:
-    known = {"sh", "python", "text", "json", "toml", "ini"}
+    known = {"sh", "python", "js", "text", "json", "toml", "yaml", "ini"}
     found = [snippet for page in PAGES for snippet in snippets(page)]
     assert [snippet.name for snippet in found if snippet.language not in known] == []
 

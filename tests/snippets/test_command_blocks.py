@@ -1,4 +1,4 @@
-"""Commands and Python examples of README and docs/ that load models themselves are run as a reader would run them."""
+"""Commands and Python examples of docs/ that load models themselves are run as a reader would run them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from antiphon import environment
 from support.pages.running import Programs, check_commands, check_examples, needs_server, program, served_blocks
-from support.pages.snippets import PAGES, python_blocks
+from support.pages.snippets import DOCS, python_blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 BLOCKS = {blocks[0].name: blocks for blocks in served_blocks()[1]}
-EXAMPLES = [page for page in PAGES if python_blocks(page) and not needs_server(program(page))]
+EXAMPLES = [page for page in DOCS if python_blocks(page) and not needs_server(program(page))]
 #: Runs in an interpreter of its own.
-FIRST = next(name for name, blocks in BLOCKS.items() if blocks[0].code.startswith("antiphon chat"))
+FIRST = next(name for name, blocks in BLOCKS.items() if blocks[0].code.startswith("antiphon run"))
 
 
 def marks(code: str) -> list[pytest.MarkDecorator]:

@@ -1,4 +1,4 @@
-"""Commands and Python examples of README and docs/ that use a server, and the start of servers."""
+"""Commands and Python examples of docs/ that use a server, and the start of servers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support.pages.running import (
     program,
     served_blocks,
 )
-from support.pages.snippets import PAGES, commands, in_language, is_server, python_blocks
+from support.pages.snippets import DOCS, commands, in_language, is_server, python_blocks
 from support.server.serve_command import ServeCommand
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 BLOCKS = {blocks[0].name: blocks for blocks in served_blocks()[0]}
-EXAMPLES = [page for page in PAGES if python_blocks(page) and needs_server(program(page))]
+EXAMPLES = [page for page in DOCS if python_blocks(page) and needs_server(program(page))]
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -38,7 +38,8 @@ def test_python_examples(page: Path, server: str, folder: Path, programs: Progra
 
 def test_a_server_with_models_of_its_own_and_wyoming_gets_ready_and_stops(folder: Path) -> None:
     """The blocks that start servers with nothing but other models are parsed; the plain one is the fixture's."""
-    (line,) = (commands(block.code)[0] for block in in_language("sh") if is_server(block) and "--wyoming" in block.code)
+    servers = [commands(block.code)[0] for block in in_language("sh") if is_server(block)]
+    line = min((line for line in servers if "--wyoming" in line), key=len)
     command = ServeCommand(*shlex.split(line)[2:], "--port", "0", "--wyoming", "0", folder=folder)
     try:
         command.wait_until_ready()

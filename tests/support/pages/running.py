@@ -27,6 +27,7 @@ SERVED_COMMANDS = {"run", "chat", "speak", "transcribe", "embed"}
 #: Text required in the output of a block, by a part of its code.
 EXPECTED = {
     "antiphon transcribe meeting.m4a": "fellow Americans",
+    "antiphon transcribe examples/meeting.m4a": "concert in December",
     "-F file=@meeting.m4a": "fellow Americans",
     "antiphon list": "smollm2-135m",
     "--json-schema person.schema.json": '"born"',
@@ -95,12 +96,22 @@ def check_commands(
 
 def check_examples(page: Path, programs: Programs, folder: Path, server: str | None) -> None:
     """Run a page's Python blocks as one program; it must succeed and print what the page shows."""
-    script = folder.with_name(f"{page.name}.py")
-    script.write_text(program(page, server or ADDRESS), encoding="utf-8")
-    status, output = programs.shell(f"python {shlex.quote(str(script))}", folder)
-    assert status == 0 and output.strip(), f"{page.name}:\n{output}"
+    output = _run_script(program(page, server or ADDRESS), page.name, programs, folder)
     for block in python_blocks(page):
         check_shown(block, output)
+
+
+def check_example(block: Snippet, programs: Programs, folder: Path) -> None:
+    """Run a Python block as a program of its own; it must succeed and print what the page shows."""
+    check_shown(block, _run_script(block.code, block.page.name, programs, folder))
+
+
+def _run_script(code: str, name: str, programs: Programs, folder: Path) -> str:
+    script = folder.with_name(f"{name}.py")
+    script.write_text(code, encoding="utf-8")
+    status, output = programs.shell(f"python {shlex.quote(str(script))}", folder)
+    assert status == 0 and output.strip(), f"{name}:\n{output}"
+    return output
 
 
 def check_shown(snippet: Snippet, output: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,14 @@ from antiphon.weights.catalog.catalog import catalog
 ROOT = Path(__file__).parents[3]
 #: Generated pages, which have no commands to run.
 GENERATED = ("cli.md", "python-api.md")
-PAGES = [
-    ROOT / "README.md",
+README = ROOT / "README.md"
+#: Pages whose blocks run alone, each in a folder with all files that the pages name; README's run in order in a clone.
+DOCS = [
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name not in GENERATED),
+    *sorted((ROOT / "docs" / "server").glob("*.md")),
+    *sorted((ROOT / "docs" / "recipes").glob("*.md")),
 ]
+PAGES = [README, *DOCS]
 
 _FENCE = re.compile(r"^```(\w*)$")
 _NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
@@ -74,23 +78,24 @@ def _blocks(page: Path) -> Iterator[tuple[int, int, str, str, str | None]]:
     assert language is None, f"{page.name}: the block at line {start} has no end"
 
 
-def in_language(language: str) -> list[Snippet]:
-    return [snippet for page in PAGES for snippet in snippets(page) if snippet.language == language]
+def in_language(language: str, pages: Sequence[Path] = PAGES) -> list[Snippet]:
+    return [snippet for page in pages for snippet in snippets(page) if snippet.language == language]
 
 
 @cache
 def commands_to_run() -> list[list[Snippet]]:
-    """Return the `sh` blocks to run, except those that start a server; blocks with equal code form a group.
+    """Return the `sh` blocks of `DOCS` to run, except those that start a server; blocks with equal code form a group.
 
-    A block is left out if other blocks run each of its commands, perhaps with more options, unless the page shows
-    output of the block.
+    A block is left out if other blocks, also README's, run each of its commands, perhaps with more options, unless the
+    page shows output of the block.
     """
     found: dict[str, list[Snippet]] = {}
-    for snippet in in_language("sh"):
+    for snippet in in_language("sh", DOCS):
         if snippet.not_run is None and not is_server(snippet):
             found.setdefault(snippet.code, []).append(snippet)
+    of_readme = [command for snippet in blocks_to_run(README) for command in commands(snippet.code)]
     for code in list(found):
-        others = [command for other in found if other != code for command in commands(other)]
+        others = of_readme + [command for other in found if other != code for command in commands(other)]
         is_covered = all(any(_is_part(command, other) for other in others) for command in commands(code))
         if is_covered and not any(snippet.shown for snippet in found[code]):
             del found[code]
@@ -121,9 +126,13 @@ def _kind(command: str) -> tuple[tuple[str, ...], set[str]]:
     return kind, {word for word in words if word.startswith("-")}
 
 
+def blocks_to_run(page: Path) -> list[Snippet]:
+    """Return the `sh` and Python blocks of a page that are run, in the page's order."""
+    return [snippet for snippet in snippets(page) if snippet.language in ("sh", "python") and snippet.not_run is None]
+
+
 def python_blocks(page: Path) -> list[Snippet]:
-    """Return the Python blocks of a page that are run."""
-    return [snippet for snippet in snippets(page) if snippet.language == "python" and snippet.not_run is None]
+    return [snippet for snippet in blocks_to_run(page) if snippet.language == "python"]
 
 
 def line_is_shown(line: str, output: str) -> bool:
