@@ -12,15 +12,14 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, c
 from antiphon.weights.catalog.defaults import DEFAULT_MODELS
 from antiphon.weights.catalog.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError
 from antiphon.weights.catalog.hub_cache import blob_sha256
-from antiphon.weights.catalog.model_files import FORMAT_OF_SUFFIX, is_first_split, split_names
+from antiphon.weights.catalog.model_files import is_first_split, split_names
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
+from antiphon.weights.catalog.references import FORMAT_OF_SUFFIX, HUB_FORM
 from antiphon.weights.json_object import read_json_object
 
-HUB_PREFIX = "hub:"
 HUB_REFERENCE = re.compile(
     r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<file>[^\x00-\x1f]+))?", re.ASCII
 )
-HUB_FORM = "hub:owner/repository[@revision][:file]"
 INDEX_FILE = "model.safetensors.index.json"
 FOLDER_FILES = (
     "config.json",

@@ -7,17 +7,11 @@ from pathlib import Path
 
 from antiphon.errors import CheckpointError
 from antiphon.regular_file import open_regular
+from antiphon.weights.catalog.references import FORMAT_OF_SUFFIX
 
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 CTRANSLATE2_FORMAT = "ctranslate2-whisper"
 FORMAT_OF_MAGIC = {b"GGUF": "gguf", b"lmgg": "ggml-whisper"}
-FORMAT_OF_SUFFIX = {
-    ".gguf": "gguf",
-    ".bin": "llama2c",
-    ".pt": "openai-whisper",
-    ".safetensors": "safetensors",
-    ".onnx": "onnx",
-}
 
 
 def sniff_format(path: Path) -> str:

@@ -15,14 +15,14 @@ from antiphon.errors import ModelNotFoundError
 from antiphon.weights.catalog.catalog import ModelEntry, catalog, find_entry
 from antiphon.weights.catalog.fetch import ProgressCallback, fetch
 from antiphon.weights.catalog.hub import Hub, default_hub
-from antiphon.weights.catalog.hub_models import HUB_FORM, HUB_PREFIX, ListedModel, listed_entry, listed_reference
+from antiphon.weights.catalog.hub_models import ListedModel, listed_entry, listed_reference
 from antiphon.weights.catalog.model_files import (
     CTRANSLATE2_FORMAT,
-    FORMAT_OF_SUFFIX,
     is_first_split,
     sniff_format,
     split_names,
 )
+from antiphon.weights.catalog.references import FORMAT_OF_SUFFIX, HUB_PREFIX, unknown_model
 from antiphon.weights.catalog.store import ModelStore
 
 #: Files beside a Whisper model file that may hold its vocabulary.
@@ -106,15 +106,7 @@ def resolve(
         return _resolve_file(path)
     if path.suffix in FORMAT_OF_SUFFIX or "/" in reference:
         raise ModelNotFoundError(f"there is no model at {reference}")
-    raise _unknown(reference)
-
-
-def _unknown(reference: str) -> ModelNotFoundError:
-    try:
-        find_entry(reference)
-    except ModelNotFoundError as error:
-        return ModelNotFoundError(f"{error} (a path to a file or folder, or {HUB_FORM}, works too)")
-    raise AssertionError(reference)
+    raise unknown_model(reference)
 
 
 def _with_sniffed_format(entry: ModelEntry, store: ModelStore) -> ModelEntry:
