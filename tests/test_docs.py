@@ -12,6 +12,7 @@ import typer
 import antiphon
 from antiphon.cli.app import app
 from antiphon.models.registry import architectures
+from antiphon.runtime.analysis.recommended import TASKS, candidates, needed_bytes
 from antiphon.weights.catalog.catalog import catalog
 from support import cli_docs, python_docs
 
@@ -62,10 +63,23 @@ def test_variables_are_read_in_one_file() -> None:
 
 
 def test_readme_names_every_architecture_and_every_catalog_model() -> None:
-    assert [name for name in [*architectures(), *catalog()] if f"`{name}`" not in README] == []
-    for name, entry in catalog().items():
-        (row,) = (line for line in README.splitlines() if line.startswith(f"| `{name}` |"))
+    tried = [entry for entry in catalog().values() if entry.is_tried]
+    assert [name for name in [*architectures(), *(entry.name for entry in tried)] if f"`{name}`" not in README] == []
+    for entry in tried:
+        (row,) = (line for line in README.splitlines() if line.startswith(f"| `{entry.name}` |"))
         assert f"| {entry.size / 1e6:,.0f} MB | {entry.licence} |" in row
+
+
+def test_the_page_of_models_lists_every_recommended_model_with_its_figures() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    named = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    rows = {name: line for name, line in named.items() if name in catalog()}
+    wanted = [entry for task in TASKS for entry in candidates(task, True)]
+    assert list(rows) == [entry.name for entry in wanted]
+    for entry in wanted:
+        memory, tried = needed_bytes(entry) / 1e9, "yes" if entry.is_tried else "no"
+        figures = f"| {entry.use} | {memory:.1f} GB | {entry.size / 1e9:.2f} GB | {entry.licence} | {tried} |"
+        assert rows[entry.name].endswith(figures), figures
 
 
 def shell_blocks(text: str) -> list[str]:

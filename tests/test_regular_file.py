@@ -17,7 +17,8 @@ from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
 from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.text.tokenization.whisper_vocab import tokens_from_json, tokens_from_tiktoken
 from antiphon.weights.adapters.open import open_adapter
-from antiphon.weights.catalog.resolve import resolve, sniff_format
+from antiphon.weights.catalog.model_files import sniff_format
+from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.formats.safetensors import SafetensorsFile
 from antiphon.weights.formats.whisper_pt import WhisperPtCheckpoint

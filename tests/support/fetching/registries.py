@@ -89,8 +89,8 @@ ENDLESS_BYTES = 200_000_000
 class LocalHub:
     """HTTP server with the model hub's routes that `huggingface_hub` uses; files are keyed by `owner/name/path`.
 
-    Files that end in .json are listed without a sha256, as the hub lists small files. `requests` lists each request as
-    (method, path, Range, Authorization). Settings that make downloads fail:
+    Files that end in .json are listed with a git blob id instead of a sha256, as the hub lists small files. `requests`
+    lists each request as (method, path, Range, Authorization). Settings that make downloads fail:
 
     - `break_after`: number of downloads to cut in the middle
     - `stall`: event to wait for after half of a file
@@ -118,7 +118,9 @@ class LocalHub:
         for path, data in self.files.items():
             if path.startswith(f"{repository}/"):
                 item: dict[str, object] = {"rfilename": path.removeprefix(f"{repository}/"), "size": len(data)}
-                if not path.endswith(".json"):
+                if path.endswith(".json"):
+                    item["blobId"] = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+                else:
                     sha256 = hashlib.sha256(data).hexdigest()
                     item["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 100}
                 siblings.append(item)

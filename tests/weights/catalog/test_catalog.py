@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelNotFoundError
-from antiphon.weights.catalog.catalog import CATALOG_FILE, HubSource, PackageSource, catalog, find_entry, read_catalog
+from antiphon.weights.catalog.catalog import (
+    CATALOG_FILE,
+    RECOMMENDED_FILE,
+    HubSource,
+    PackageSource,
+    catalog,
+    find_entry,
+    read_catalog,
+)
 
 NAMES = {
     "qwen2.5-coder-0.5b": "chat",
@@ -31,11 +39,23 @@ NAMES = {
 
 
 def test_every_promised_model_is_there_with_its_task() -> None:
-    assert {name: entry.task for name, entry in catalog().items()} == NAMES
+    assert {name: entry.task for name, entry in read_catalog(CATALOG_FILE).items()} == NAMES
+
+
+def test_recommended_models_are_on_the_hub_alone_and_say_what_they_are_for() -> None:
+    recommended = read_catalog(RECOMMENDED_FILE)
+    assert len(recommended) > 10 and not recommended.keys() & NAMES.keys()
+    assert list(catalog()) == [*NAMES, *recommended]
+    for entry in recommended.values():
+        assert entry.use and entry.needs_hub and not entry.is_pinned and not entry.is_tried
+        (file,) = entry.files
+        assert file.sha256 is None and [type(source) for source in file.sources] == [HubSource]
+        assert entry.format in ("gguf", "hf", "ggml-whisper") and entry.main == file.name
 
 
 def test_every_file_is_pinned_and_has_a_package_to_come_from() -> None:
-    for entry in catalog().values():
+    for entry in read_catalog(CATALOG_FILE).values():
+        assert entry.is_pinned and entry.is_tried and not entry.needs_hub
         names = [file.name for file in entry.files]
         assert len(set(names)) == len(names)
         for file in entry.files:
@@ -116,6 +136,23 @@ def test_a_scoped_npm_package_keeps_its_scope(tmp_path: Path) -> None:
 def test_a_bad_entry_is_rejected_by_name(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     assert old in GOOD
     (tmp_path / "c.toml").write_text(GOOD.replace(old, new))
+    with pytest.raises(ValueError, match=f"'model'.*{complaint}"):
+        read_catalog(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("size = 3", "size = 0", "needs a size"),
+        ('file = "a.gguf"', "", "lacks 'file'"),
+        ('file = "a.gguf"', 'file = "../a.gguf"', "leaves its folder"),
+    ],
+)
+def test_a_bad_recommendation_is_rejected_by_name(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    table = GOOD.partition("main =")[0] + 'hub = "o/r"\nfile = "a.gguf"\nsize = 3\n'
+    (tmp_path / "c.toml").write_text(table)
+    assert not read_catalog(tmp_path / "c.toml")["model"].is_pinned
+    (tmp_path / "c.toml").write_text(table.replace(old, new))
     with pytest.raises(ValueError, match=f"'model'.*{complaint}"):
         read_catalog(tmp_path / "c.toml")
 

@@ -234,7 +234,7 @@ def test_a_vanished_second_part_keeps_the_first_for_the_next_try(registries: Reg
     entry = two_part_model(registries)
     second = registries.folder / "part-two-1.0.0.tgz"
     hidden = second.rename(registries.folder / "hidden")
-    with pytest.raises(FetchError, match=r"package part-two@1\.0\.0 is not in"):
+    with pytest.raises(FetchError, match=r"package part-two@1\.0\.0 is not in.* \(1 of 2 packages are kept; the same "):
         fetch(entry, store)
     assert not store.directory("m").exists()
     hidden.rename(second)
@@ -297,6 +297,27 @@ def test_a_disk_that_fills_up_on_the_way_is_one_line(
     with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
         fetch(two_part_model(registries), store)
     assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_disk_that_fills_up_at_the_second_part_keeps_the_first(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, real = two_part_model(registries), packages._write
+
+    def write(stream: Any, path: Path, limit: int | None) -> None:
+        if path.name.endswith("two.bin"):
+            path.write_bytes(b"what fitted")
+            raise OSError(28, "No space left on device")
+        real(stream, path, limit)
+
+    monkeypatch.setattr(packages, "_write", write)
+    with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
+        fetch(entry, store)
+    assert [name.rpartition("%2F")[2] for name in files_under(store.staging("m"))] == ["one.bin"]
+    monkeypatch.setattr(packages, "_write", real)
+    fetch(entry, store)
+    store.verify(entry)
+    assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0", "part-two@1.0.0"]
 
 
 def test_a_home_that_cannot_be_written_is_one_line(registries: Registries, tmp_path: Path) -> None:

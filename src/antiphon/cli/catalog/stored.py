@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from antiphon.aligned import aligned
+from antiphon.cli.arguments.model_options import check_device
 from antiphon.cli.terminal.sizes import megabytes
+from antiphon.device_names import AUTO
 
 Models = Annotated[
     list[str],
@@ -35,17 +37,37 @@ def pull(
         typer.echo(f"{model.name}  {megabytes(size)}  {model.path}{'  verified' if verify else ''}")
 
 
-def list_models() -> None:
+def list_models(
+    recommended: Annotated[
+        bool,
+        typer.Option("--recommended", help="List models for each task that fit the memory; asks the model hub once."),
+    ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="With --recommended: the device whose memory counts; auto is the first GPU that can be used, else the "
+            "CPU.",
+            callback=check_device,
+        ),
+    ] = AUTO,
+    offline: Annotated[bool, typer.Option("--offline", help="With --recommended: do not ask the model hub.")] = False,
+) -> None:
     """List the models of the catalog and those downloaded from the hub."""
-    from antiphon.weights.catalog.catalog import catalog
+    if recommended:
+        from antiphon.cli.catalog.recommended import print_recommended
+
+        return print_recommended(device, offline)
     from antiphon.weights.catalog.fetch import is_downloaded
     from antiphon.weights.catalog.store import ModelStore
 
     store = ModelStore.default()
     rows = [("NAME", "TASK", "SIZE", "LICENCE", "DOWNLOADED")]
-    for entry in [*catalog().values(), *store.recorded_entries()]:
-        downloaded = "yes" if is_downloaded(entry, store) else "no"
-        rows.append((entry.name, entry.task, megabytes(entry.size), entry.licence, downloaded))
+    for entry in store.entries():
+        is_partly_here = store.is_partly_here(entry)
+        downloaded = "yes" if is_downloaded(entry, store) else "partly" if is_partly_here else "no"
+        if entry.is_tried or downloaded != "no":
+            rows.append((entry.name, entry.task, megabytes(entry.size), entry.licence, downloaded))
     for line in aligned(rows, left={0, 1, 3, 4}):
         typer.echo(line)
 
@@ -53,7 +75,7 @@ def list_models() -> None:
 def remove(names: Models) -> None:
     """Delete downloaded models. Files that other programs put in the Hugging Face cache stay there."""
     from antiphon.weights.catalog.catalog import find_entry
-    from antiphon.weights.catalog.resolve import HUB_PREFIX
+    from antiphon.weights.catalog.references import HUB_PREFIX
     from antiphon.weights.catalog.store import ModelStore
 
     store = ModelStore.default()

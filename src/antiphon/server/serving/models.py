@@ -32,8 +32,8 @@ from antiphon.server.web.http.context import current_context
 from antiphon.server.web.http.errors import ApiError, invalid, unavailable
 from antiphon.server.web.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.hub_models import HUB_REFERENCE
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
-from antiphon.weights.catalog.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText

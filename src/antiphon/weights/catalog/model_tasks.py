@@ -49,7 +49,8 @@ def wrong_task(name: str, own: str, wanted: str) -> UnsupportedError:
     if wanted == "generate" and call is not None:
         command, method = call
         return UnsupportedError(f"{name} is {kind}; use `antiphon {command}`, or Engine.{method} in Python")
-    return UnsupportedError(f"{name} is {kind}; for {TASK_NAMES[wanted]} use one of: {', '.join(models_for(wanted))}")
+    tried = [name for name in models_for(wanted) if catalog()[name].is_tried]
+    return UnsupportedError(f"{name} is {kind}; for {TASK_NAMES[wanted]} use one of: {', '.join(tried)}")
 
 
 def models_for(task: str) -> list[str]:

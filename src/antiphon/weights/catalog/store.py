@@ -13,7 +13,7 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
-from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, catalog
 from antiphon.weights.catalog.hub_cache import HubCache
 from antiphon.weights.catalog.verified import Stamp, VerifiedFiles
 
@@ -96,7 +96,10 @@ class ModelStore:
         return self.directory(entry.name) / file.name
 
     def faults(self, entry: ModelEntry) -> list[Fault]:
-        """Return the entry's files that are missing or have the wrong size. No file is opened."""
+        """Return the entry's files that are missing or have the wrong size. No model file is opened."""
+        entry = self.pinned(entry)
+        if not entry.is_pinned:
+            return [Fault(file, self.path(entry, file), MISSING) for file in entry.files]
         out = []
         for file in entry.files:
             path = self.path(entry, file)
@@ -116,6 +119,7 @@ class ModelStore:
         A file that looks as it did when it was last verified is not read, unless `every_byte` is set. `on_read` is
         called before a file is read.
         """
+        entry = self.pinned(entry)
         stamps = self.verified(entry.name).read()
         fresh: dict[str, Stamp] = {}
         out = []
@@ -245,7 +249,25 @@ class ModelStore:
 
     def recorded(self, name: str) -> ModelEntry | None:
         """Return the model recorded under that name, complete or not, or None."""
-        return next((entry for entry in self.recorded_entries() if entry.name == name), None)
+        entry = _read_manifest(self.directory(name) / MANIFEST)
+        return entry if entry is not None and entry.name == name else None
+
+    def pinned(self, entry: ModelEntry) -> ModelEntry:
+        """Return an unpinned entry with the files that were recorded when it was downloaded, if it was."""
+        recorded = None if entry.is_pinned else self.recorded(entry.name)
+        if recorded is None or _origin(recorded) != _origin(entry):
+            return entry
+        return replace(entry, files=recorded.files, is_pinned=True)
+
+    def entries(self) -> Iterator[ModelEntry]:
+        """Yield the catalog's entries, pinned if they were downloaded, and the models recorded outside the catalog."""
+        for entry in catalog().values():
+            yield self.pinned(entry)
+        yield from (entry for entry in self.recorded_entries() if entry.name not in catalog())
+
+    def is_partly_here(self, entry: ModelEntry) -> bool:
+        """Return whether parts of an interrupted download are staged."""
+        return any(path.is_file() for path in self.staging(entry.name).rglob("*"))
 
     def recorded_entries(self) -> Iterator[ModelEntry]:
         """Yield every model that `record` recorded, complete or not."""
@@ -260,8 +282,19 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def git_blob_of(path: Path) -> str:
+    """Return the id that git gives to a file: the sha1 of its length and bytes."""
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
 def repair_hint(entry: ModelEntry) -> str:
     return f"Run `antiphon pull {entry.name}` to download it again"
+
+
+def _origin(entry: ModelEntry) -> tuple[str, set[str]]:
+    """Return the main file of a hub model, and the repositories of its files."""
+    return entry.main, {source.repository for file in entry.files for source in _hub_sources(file)}
 
 
 def _hub_sources(file: ModelFile) -> list[HubSource]:

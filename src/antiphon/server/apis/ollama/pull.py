@@ -23,7 +23,7 @@ from antiphon.server.web.http.connection import EventStream, json_response, unle
 from antiphon.server.web.http.context import RequestContext, context_of
 from antiphon.server.web.http.errors import api_error, invalid
 from antiphon.server.web.http.openapi import described
-from antiphon.weights.catalog.resolve import HUB_REFERENCE
+from antiphon.weights.catalog.hub_models import HUB_REFERENCE
 
 router = APIRouter()
 PROGRESS_SECONDS = 0.2

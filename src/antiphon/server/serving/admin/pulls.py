@@ -18,7 +18,8 @@ from antiphon.server.web.http.errors import ApiError, api_error
 from antiphon.server.web.http.events import DONE, event
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.fetch import FetchProgress
-from antiphon.weights.catalog.resolve import HUB_REFERENCE, ResolvedModel
+from antiphon.weights.catalog.hub_models import HUB_REFERENCE
+from antiphon.weights.catalog.resolve import ResolvedModel
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
 PROGRESS_SECONDS = 0.2

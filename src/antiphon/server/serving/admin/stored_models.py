@@ -19,7 +19,7 @@ from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import ApiError
 from antiphon.weights.catalog.catalog import ModelEntry, catalog
-from antiphon.weights.catalog.resolve import HUB_PREFIX
+from antiphon.weights.catalog.references import HUB_PREFIX
 from antiphon.weights.catalog.store import ModelStore, Removal
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
@@ -66,12 +66,12 @@ def stored_entry(reference: str, store: ModelStore) -> ModelEntry | None:
     """Return the files of a reference as the catalog or the store lists them, or None if neither does."""
     if reference.startswith(HUB_PREFIX):
         return store.recorded(reference)
-    return catalog().get(reference.partition(":")[0].lower())
+    entry = catalog().get(reference.partition(":")[0].lower())
+    return None if entry is None else store.pinned(entry)
 
 
 def catalog_cards(held: Collection[str], store: ModelStore) -> list[dict[str, Any]]:
     """Describe the catalog and the downloaded hub models, except those in `held`."""
-    entries = [*catalog().values(), *store.recorded_entries()]
     return [
         {
             "name": entry.name,
@@ -81,8 +81,10 @@ def catalog_cards(held: Collection[str], store: ModelStore) -> list[dict[str, An
             "bytes": entry.size,
             "is_here": store.is_present(entry),
             "is_catalog": entry.name in catalog(),
+            "is_tried": entry.is_tried,
+            "use": entry.use,
         }
-        for entry in entries
+        for entry in store.entries()
         if entry.name not in held
     ]
 

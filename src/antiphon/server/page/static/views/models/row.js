@@ -42,6 +42,7 @@ function facts(card) {
     taskName(card.task),
     size && bytes(size),
     card.licence,
+    card.is_tried === false && "recommended, not tried",
     card.device && card.state === "ready" && card.device !== "cpu" && card.device,
     card.aliases?.length && `also ${card.aliases.join(", ")}`,
     card.requests > 0 && plural(card.requests, "request"),
