@@ -53,7 +53,7 @@ def list_models() -> None:
 def remove(names: Models) -> None:
     """Delete downloaded models. Files that other programs put in the Hugging Face cache stay there."""
     from antiphon.weights.catalog.catalog import find_entry
-    from antiphon.weights.catalog.resolve import HUB_PREFIX
+    from antiphon.weights.catalog.references import HUB_PREFIX
     from antiphon.weights.catalog.store import ModelStore
 
     store = ModelStore.default()

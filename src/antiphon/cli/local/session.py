@@ -26,8 +26,9 @@ def load(
     *,
     task: str,
     device: str = AUTO,
+    verbose: bool = False,
 ) -> LoadedModel:
-    """Load a model, download it if needed, and print a line about its weights on standard error.
+    """Load a model, download it if needed; with `verbose`, print a line about its weights on standard error.
 
     A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: a catalog model
     before torch is imported and anything is downloaded, another model once its architecture has been read.
@@ -40,7 +41,8 @@ def load(
     options = WeightOptions(not no_repack, quantize, precision)
     with fetch_progress() as progress:
         loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
-    print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
+    if verbose:
+        print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
     return loaded

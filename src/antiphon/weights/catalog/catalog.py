@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -112,14 +112,20 @@ def catalog() -> Mapping[str, ModelEntry]:
     return read_catalog(CATALOG_FILE)
 
 
-def find_entry(name: str) -> ModelEntry:
-    """Return the entry of that name; the error for an unknown name suggests the nearest ones."""
+def find_entry(name: str, among: Iterable[str] | None = None) -> ModelEntry:
+    """Return the entry of that name; the error for an unknown name suggests the nearest names in `among` or of all."""
     entry = catalog().get(name.lower())
     if entry is None:
-        near = difflib.get_close_matches(name.lower(), catalog(), n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(catalog())}"
+        known = list(catalog() if among is None else among)
+        near = near_names(name.lower(), known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(known)}"
         raise ModelNotFoundError(f"no model is called {name!r}: {hint}")
     return entry
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return at most three known names that are closest to an unknown one."""
+    return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.4)
 
 
 def read_catalog(path: Path) -> dict[str, ModelEntry]:

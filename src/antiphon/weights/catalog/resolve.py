@@ -18,14 +18,13 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, c
 from antiphon.weights.catalog.fetch import ProgressCallback, fetch
 from antiphon.weights.catalog.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError, default_hub
 from antiphon.weights.catalog.hub_cache import blob_sha256
+from antiphon.weights.catalog.references import FORMAT_OF_SUFFIX, HUB_FORM, HUB_PREFIX, unknown_model
 from antiphon.weights.catalog.store import ModelStore
 from antiphon.weights.json_object import read_json_object
 
-HUB_PREFIX = "hub:"
 HUB_REFERENCE = re.compile(
     r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<file>[^\x00-\x1f]+))?", re.ASCII
 )
-HUB_FORM = "hub:owner/repository[@revision][:file]"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 #: Files beside a Whisper model file that may hold its vocabulary.
 WHISPER_FILES = ("tokenizer.json", "config.json", "gpt2.tiktoken", "multilingual.tiktoken")
@@ -110,7 +109,7 @@ def resolve(
         return _resolve_file(path)
     if path.suffix in FORMAT_OF_SUFFIX or "/" in reference:
         raise ModelNotFoundError(f"there is no model at {reference}")
-    raise _unknown(reference)
+    raise unknown_model(reference)
 
 
 def sniff_format(path: Path) -> str:
@@ -133,21 +132,6 @@ def sniff_format(path: Path) -> str:
 
 CTRANSLATE2_FORMAT = "ctranslate2-whisper"
 FORMAT_OF_MAGIC = {b"GGUF": "gguf", b"lmgg": "ggml-whisper"}
-FORMAT_OF_SUFFIX = {
-    ".gguf": "gguf",
-    ".bin": "llama2c",
-    ".pt": "openai-whisper",
-    ".safetensors": "safetensors",
-    ".onnx": "onnx",
-}
-
-
-def _unknown(reference: str) -> ModelNotFoundError:
-    try:
-        find_entry(reference)
-    except ModelNotFoundError as error:
-        return ModelNotFoundError(f"{error} (a path to a file or folder, or {HUB_FORM}, works too)")
-    raise AssertionError(reference)
 
 
 def _resolved(stored: ModelEntry, store: ModelStore, entry: ModelEntry | None) -> ResolvedModel:

@@ -25,7 +25,7 @@ from antiphon.server.serving.setup.config import LoadOnUse
 from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response, unless_disconnected
 from antiphon.server.web.http.errors import ApiError, ClientDisconnectedError, api_error, invalid
-from antiphon.weights.catalog.resolve import HUB_PREFIX
+from antiphon.weights.catalog.references import HUB_PREFIX
 from antiphon.weights.catalog.store import ModelStore
 
 router = APIRouter(prefix="/admin", include_in_schema=False)

@@ -19,7 +19,7 @@ from antiphon.server.web.bodies.json_body import read_body
 from antiphon.server.web.http.connection import json_response
 from antiphon.server.web.http.errors import ApiError
 from antiphon.weights.catalog.catalog import ModelEntry, catalog
-from antiphon.weights.catalog.resolve import HUB_PREFIX
+from antiphon.weights.catalog.references import HUB_PREFIX
 from antiphon.weights.catalog.store import ModelStore, Removal
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
