@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.cli.terminal.notes import passing_note
 from antiphon.device_names import AUTO
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.weights.catalog.model_tasks import check_catalog_task
@@ -34,13 +35,14 @@ def load(
     before torch is imported and anything is downloaded, another model once its architecture has been read.
     """
     check_catalog_task(model, task)
-    from antiphon.cli.terminal.download_progress import fetch_progress
-    from antiphon.runtime.loading.loading import load_model
-    from antiphon.runtime.loading.weight_forms import WeightOptions
+    with passing_note(f"loading {model} …"):
+        from antiphon.cli.terminal.download_progress import fetch_progress
+        from antiphon.runtime.loading.loading import load_model
+        from antiphon.runtime.loading.weight_forms import WeightOptions
 
-    options = WeightOptions(not no_repack, quantize, precision)
-    with fetch_progress() as progress:
-        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
+        options = WeightOptions(not no_repack, quantize, precision)
+        with fetch_progress() as progress:
+            loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
     if verbose:
         print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":

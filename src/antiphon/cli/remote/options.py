@@ -11,9 +11,6 @@ import typer
 from antiphon import environment
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.remote.address import ServerAddress, api_key
-from antiphon.cli.remote.given import Given
-from antiphon.cli.remote.running import running_server
-from antiphon.cli.terminal.notes import note
 from antiphon.errors import UsageError
 
 NO_SERVER_FOR_KEY = "--api-key-file is for a server; give its address with --base-url"
@@ -66,10 +63,14 @@ class ServerOptions(OptionGroup):
         server, a model of another task is rejected. Print which server was found; `is_default` says that the models are
         the command's default.
         """
+        from antiphon.cli.remote.given import Given
+
         named, given = self.named_server(), Given.of(context)
         if named is not None:
             given.allow(options, named)
             return named
+        from antiphon.cli.remote.running import running_server
+        from antiphon.cli.terminal.notes import note
         from antiphon.weights.catalog.model_tasks import check_catalog_task
 
         for task, model in models.items():

@@ -12,6 +12,7 @@ from antiphon.cli.arguments import answer_options, model_options
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.talk import flags
+from antiphon.cli.terminal.notes import note
 from antiphon.errors import AudioError, InvalidRequestError
 from antiphon.weights.catalog.defaults import CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
 from antiphon.weights.catalog.model_tasks import check_catalog_task
@@ -42,7 +43,8 @@ def talk(
     max_tokens: answer_options.MaxTokens = 256,
     waterfall: Annotated[bool, typer.Option("--waterfall", help="Show where the time of each turn went.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show that, and the form, memory and seconds of loading of the weights.")
+        bool,
+        typer.Option("--verbose", help="Like --waterfall, with the weights' form, memory and loading."),
     ] = False,
     device: model_options.Device = "auto",
     kv_memory: model_options.KVMemory = None,
@@ -74,7 +76,9 @@ def talk(
     recording = None if turns.input_ is None else _recording(turns.input_)
     setup = Setup(recording, turns.output, turns.push_to_talk, waterfall or verbose)
     setup.check_devices()
-    server = remote.server(context, REMOTE, names, is_default=is_default)
+    server = remote.server(context, REMOTE, names)
+    if server is None and is_default:
+        note(f"{', '.join(names.values())}, the defaults; `antiphon list` shows other models")
     settings = _settings(turns, voices, sampling)
     if server is not None:
         from antiphon.cli.remote.running import local_if_unable
