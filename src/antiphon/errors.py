@@ -15,6 +15,10 @@ class FetchError(AntiphonError):
     """A download that failed; it leaves no unverified file in the model folder."""
 
 
+class DiskFullError(FetchError):
+    """A download that failed because a disk is full."""
+
+
 class DownloadCancelledError(AntiphonError):
     """A download that was cancelled on request; the next one reuses files that were complete."""
 

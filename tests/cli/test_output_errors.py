@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,15 @@ finally:
         1,
         "antiphon: cannot write /nosuch/x.wav: there is no folder /nosuch\n",
     )
+
+
+def test_ctrl_c_while_the_interpreter_exits_leaves_no_traceback() -> None:
+    code = """
+import atexit, os, signal, sys
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["antiphon", "list"]
+from antiphon.cli.app import main
+main()
+"""
+    result = template(*BARE_MODULES).run(code, ())
+    assert result.returncode == -signal.SIGINT and result.stdout and result.stderr == ""

@@ -42,6 +42,24 @@ def test_a_catalog_model(
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["transcribe", "FILE", "--model", "whisper-bse.en"], "whisper-base.en or whisper-base or whisper-tiny.en?"),
+        (["speak", "hi", "-o", "OUT", "--model", "kokoro"], "kokoro-82m?"),
+        (["chat", "whisper-bse.en"], "known names: gemma-3-270m"),
+        (["batch", "smollm2", "FILE"], "smollm2-135m"),
+    ],
+)
+def test_near_names_are_of_the_same_task(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], near: str
+) -> None:
+    monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path / "home"))
+    (tmp_path / "file").write_text("hello\n")
+    paths = {"FILE": str(tmp_path / "file"), "OUT": str(tmp_path / "x.wav")}
+    assert_refused(invoke(*(paths.get(part, part) for part in arguments)), "no model is called ", near)
+
+
 def test_a_catalog_model_is_rejected_without_torch(tmp_path: Path) -> None:
     code = """
 import sys

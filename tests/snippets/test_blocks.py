@@ -51,6 +51,13 @@ def parsed(command: Any, arguments: list[str]) -> dict[str, Any]:
     return {key: list(value) or None if isinstance(value, tuple) else value for key, value in values.items()}
 
 
+def takes_default_model(command: str, values: dict[str, Any]) -> bool:
+    """Return whether the only argument, parsed as the model, is the prompt of `run` or the file of `embed`."""
+    if command == "run":
+        return values["prompt"] is None and " " in (values["model"] or "")
+    return command == "embed" and values["file"] is None
+
+
 def test_every_call_is_one_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Down to the names of models, and to the plan of a server."""
     monkeypatch.chdir(tmp_path)
@@ -62,6 +69,8 @@ def test_every_call_is_one_of_the_command_line(tmp_path: Path, monkeypatch: pyte
         values = parsed(whole, arguments)
         if arguments[0] == "serve":
             LaunchPlan.of(ServerSettings.gather(values, values["config"]))
+        if takes_default_model(arguments[0], values):
+            values["model"] = None
         models = [values.get("model"), values.get("name"), *(values.get("names") or []), *(values.get("models") or [])]
         assert {model for model in models if model is not None} <= {*catalog(), *DEFAULT_ALIASES}
 

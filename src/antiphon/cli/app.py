@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -111,3 +112,12 @@ def main() -> None:
         end_with(error)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        _end_at_next_interrupt()
+
+
+def _end_at_next_interrupt() -> None:
+    """Make Ctrl-C end the process at once, without an exception in whatever the interpreter does at its exit."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

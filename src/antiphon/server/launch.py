@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server.apis.wyoming.listener import WyomingListener
@@ -28,6 +29,7 @@ from antiphon.server.web.access.hosts import is_loopback
 from antiphon.server.web.access.keys import KeyRing
 from antiphon.server.web.http.listener import address, held_localhost, raise_file_limit
 from antiphon.server.web.telemetry.logs import log
+from antiphon.weights.catalog.references import is_file_reference
 
 #: Seconds for slow clients to read buffered data after the last response.
 FLUSH_SECONDS = 5
@@ -103,7 +105,7 @@ def run_server(
             set_up_garbage_collector()
             if is_local:
                 try:
-                    files.enter_context(published(LocalServer(url, os.getpid(), token)))
+                    files.enter_context(published(_listed(config, url, token)))
                 except RunFileError as error:
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
@@ -122,6 +124,20 @@ def run_server(
     with contextlib.closing(listener), files:
         uvloop_run(serve)
     log("server stopped", seconds=round(time.monotonic() - started, 1))
+
+
+def _listed(config: ServerConfig, url: str, token: str | None) -> LocalServer:
+    """Describe the server for commands of the same user."""
+    return LocalServer(
+        url,
+        os.getpid(),
+        token,
+        version=__version__,
+        started=time.time(),
+        load_on_use=config.load_on_use,
+        has_api_keys=config.keys is not None,
+        file_models=tuple(spec.name for spec in config.models if is_file_reference(spec.reference)),
+    )
 
 
 def set_up_garbage_collector() -> None:

@@ -24,7 +24,9 @@ GREEDY = ("--temperature", "0")
 
 class TestRun:
     def test_answers_a_prompt_and_gives_figures(self, invoke: Invoke, tiny_llama: Path) -> None:
-        outcome = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--seed", "1")
+        asked = ("run", str(tiny_llama), "hello", "--max-tokens", "12", "--seed", "1")
+        assert len(invoke(*asked).err.splitlines()) == 1  # only the figures
+        outcome = invoke(*asked, "--verbose")
         assert outcome.code == 0
         assert len(outcome.out.rstrip("\n")) == 12  # a character a token
         loaded, figures = outcome.err.splitlines()[0], outcome.err.splitlines()[-1]
@@ -145,7 +147,7 @@ class TestRun:
 
     @pytest.mark.parametrize("stdin", ["", " \n\t"])
     def test_an_empty_prompt_on_standard_input(self, invoke: Invoke, stdin: str) -> None:
-        assert_refused(invoke("run", "no-such-model", stdin=stdin), "the prompt on standard input is empty")
+        assert_refused(invoke("run", "smollm2-135m", stdin=stdin), "the prompt on standard input is empty")
 
     def test_an_empty_prompt_in_a_raw_run(self, invoke: Invoke, tiny_llama: Path) -> None:
         assert_refused(invoke("run", str(tiny_llama), "", "--raw"), "the prompt has no tokens")

@@ -68,11 +68,26 @@ def test_latest_in_addresses_and_sessions(server: RunningServer) -> None:
     assert Offers([], [speaker]).speaker_for(WantedVoice("kokoro-82m:latest")) == ("kokoro-82m", None)
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "near"),
+    [
+        ("/v1/audio/speech", "kokoro-82", "did you mean kokoro-82m?"),
+        ("/v1/chat/completions", "whisper-bse.en", "available: "),
+        ("/v1/embeddings", "all-minlm", "did you mean all-minilm-l6-v2?"),
+    ],
+)
+def test_suggestions_are_of_the_task(server: RunningServer, path: str, name: str, near: str) -> None:
+    body = {"input": "a", "voice": "alloy"} if "chat" not in path else CHAT
+    answer = httpx.post(server.url + path, json={"model": name, **body}, timeout=60)
+    message = answer.json()["error"]["message"]
+    assert answer.status_code == 404 and near in message and "whisper" not in message.partition(": ")[2]
+
+
 def test_suggestions_are_distinct(servers: ServerPool, chat_folder: Path, encoder_folder: Path) -> None:
     models = (ModelSpec.of(str(chat_folder)), ModelSpec("smollm2-135m", str(encoder_folder)))
     config = ServerConfig(models=models, offline=True)
     with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
-        answer = httpx.post(running.url + "/v1/embeddings", json={"model": "smolm2-135m", "input": "a"})
+        answer = httpx.get(running.url + "/v1/models/smolm2-135m")
     message = answer.json()["error"]["message"]
     assert answer.status_code == 404 and "did you mean" in message
     near = message.partition("did you mean ")[2].removesuffix("?").split(" or ")

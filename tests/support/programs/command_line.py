@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +14,8 @@ import typer.main
 import typer.testing
 
 from antiphon.cli.app import main
+from antiphon.cli.remote import running
+from support.programs.forks import home_is_shared
 
 #: Code with which `python -c` runs the program.
 PROGRAM = "from antiphon.cli.app import main; main()"
@@ -45,8 +48,13 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def invoker(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[bytes], encoding: str = "utf-8") -> Invoke:
-    """Return a function that runs a command with these arguments and `stdin`; no server is configured for it."""
+    """Return a function that runs a command with these arguments and `stdin`; no server is configured for it.
+
+    Running servers are found only in a models folder of the test's own.
+    """
     built_once(monkeypatch)
+    has_run_files = running.has_run_files
+    monkeypatch.setattr(running, "has_run_files", lambda: not home_is_shared() and has_run_files())
     for name in ("BASE_URL", "API_KEY", "ADMIN_KEY"):
         monkeypatch.delenv(f"ANTIPHON_{name}", raising=False)
 
@@ -54,11 +62,13 @@ def invoker(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[byt
         monkeypatch.setattr(sys, "argv", ["antiphon", *arguments])
         piped = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
-        code = 0
+        code, on_interrupt = 0, signal.getsignal(signal.SIGINT)
         try:
             main()
         except SystemExit as ended:
             code = int(ended.code or 0)
+        finally:
+            signal.signal(signal.SIGINT, on_interrupt)
         sys.stdout.flush()
         written = captured.readouterr()
         return Outcome(code, written.out.decode(encoding), written.err.decode())

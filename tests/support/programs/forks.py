@@ -51,6 +51,11 @@ BARE_MODULES = ("antiphon.cli.app",)
 ENVIRONMENT = dict(os.environ)
 
 
+def home_is_shared() -> bool:
+    """Return whether the models folder is that of all tests, rather than one that the current test has set."""
+    return os.environ.get("ANTIPHON_HOME") == ENVIRONMENT.get("ANTIPHON_HOME")
+
+
 # -- in the process of the tests ------------------------------------------------------------------------------------
 
 

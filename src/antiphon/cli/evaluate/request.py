@@ -60,7 +60,7 @@ class EvalRequest:
         config = setting.config()
         no_repack, quantize = not config.get("repack", True), config.get("quantize")
         task = self.task.model_task
-        return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device)
+        return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device, verbose=True)
 
     def result(self, loaded: LoadedModel, setting: EngineSetting) -> dict[str, Any]:
         """Run the task on the model with this setting; return the result."""

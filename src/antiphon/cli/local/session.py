@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.cli.terminal.notes import passing_note
 from antiphon.device_names import AUTO
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.weights.catalog.model_tasks import check_catalog_task
@@ -26,21 +27,24 @@ def load(
     *,
     task: str,
     device: str = AUTO,
+    verbose: bool = False,
 ) -> LoadedModel:
-    """Load a model, download it if needed, and print a line about its weights on standard error.
+    """Load a model, download it if needed; with `verbose`, print a line about its weights on standard error.
 
     A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: a catalog model
     before torch is imported and anything is downloaded, another model once its architecture has been read.
     """
     check_catalog_task(model, task)
-    from antiphon.cli.terminal.download_progress import fetch_progress
-    from antiphon.runtime.loading.loading import load_model
-    from antiphon.runtime.loading.weight_forms import WeightOptions
+    with passing_note(f"loading {model} …"):
+        from antiphon.cli.terminal.download_progress import fetch_progress
+        from antiphon.runtime.loading.loading import load_model
+        from antiphon.runtime.loading.weight_forms import WeightOptions
 
-    options = WeightOptions(not no_repack, quantize, precision)
-    with fetch_progress() as progress:
-        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
-    print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
+        options = WeightOptions(not no_repack, quantize, precision)
+        with fetch_progress() as progress:
+            loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
+    if verbose:
+        print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
     return loaded

@@ -22,6 +22,8 @@ class ServerAddress:
     port: int
     prefix: str = ""
     api_key: str | None = field(default=None, repr=False)
+    #: Whether a command found the server itself; it then may compute in its own process instead.
+    is_found: bool = False
 
     @property
     def url(self) -> str:
@@ -34,7 +36,9 @@ class ServerAddress:
         return name if self.port == _default_port(self.scheme) else f"{name}:{self.port}"
 
     @classmethod
-    def parse(cls, base_url: str, api_key: str | None = None, origin: str = "--base-url") -> ServerAddress:
+    def parse(
+        cls, base_url: str, api_key: str | None = None, origin: str = "--base-url", *, is_found: bool = False
+    ) -> ServerAddress:
         """Parse a base URL, which may end in `/v1`; `origin` names its source in error messages."""
         try:
             parts = urlsplit(base_url.strip())
@@ -50,7 +54,7 @@ class ServerAddress:
         prefix = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
         if not f"{prefix}{parts.hostname}".isascii() or any(not mark.isprintable() or mark == " " for mark in prefix):
             raise UsageError(f"{origin} is {base_url!r}; a base URL is written in ASCII without spaces")
-        return cls(parts.scheme, parts.hostname, port or _default_port(parts.scheme), prefix, api_key)
+        return cls(parts.scheme, parts.hostname, port or _default_port(parts.scheme), prefix, api_key, is_found)
 
 
 def _default_port(scheme: str) -> int:

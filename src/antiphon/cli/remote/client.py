@@ -25,18 +25,31 @@ PIECE_BYTES = 1 << 16
 
 
 class ServerError(AntiphonError):
-    """Error for an unreachable server, a rejected request or a broken connection. `status` is 0 without an answer."""
+    """Error for an unreachable server, a rejected request or a broken connection.
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    `status` is 0 without an answer; `code` is the server's code of the error, if it gave one.
+    """
+
+    def __init__(self, message: str, status: int = 0, code: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.code = code
+
+
+class UnreachableError(ServerError):
+    """Error for a server to which no connection could be opened, so that nothing was sent."""
 
 
 class Client:
-    """Client of a server that opens a connection per request. Safe to use from several threads."""
+    """Client of a server that opens a connection per request. Safe to use from several threads.
 
-    def __init__(self, address: ServerAddress) -> None:
+    `seconds` limits both connecting and each read; by default the limits are CONNECT_SECONDS and SILENCE_SECONDS.
+    """
+
+    def __init__(self, address: ServerAddress, seconds: float | None = None) -> None:
         self.address = address
+        self._connect_seconds = seconds or CONNECT_SECONDS
+        self._silence_seconds = seconds or SILENCE_SECONDS
         self._sockets: set[socket.socket] = set()
         self._is_closed = False
 
@@ -79,7 +92,7 @@ class Client:
         response = ServerResponse(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
         if not 200 <= answer.status < 300:
             with response:
-                raise self._rejection(method, path, answer, error_message(response.head(MAX_ERROR_BYTES)))
+                raise self._rejection(method, path, answer, response.head(MAX_ERROR_BYTES))
         return response
 
     def _headers(self) -> dict[str, str]:
@@ -94,16 +107,16 @@ class Client:
         if address.scheme == "https":
             context = ssl.create_default_context()
             connection = http.client.HTTPSConnection(
-                address.host, address.port, timeout=CONNECT_SECONDS, context=context
+                address.host, address.port, timeout=self._connect_seconds, context=context
             )
         else:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_SECONDS)
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=self._connect_seconds)
         try:
             connection.connect()
         except OSError as error:
             raise connection_error(address, error) from error
         assert connection.sock is not None
-        connection.sock.settimeout(SILENCE_SECONDS)
+        connection.sock.settimeout(self._silence_seconds)
         self._sockets.add(connection.sock)
         if self._is_closed:  # closed while connecting
             connection.close()
@@ -113,15 +126,15 @@ class Client:
     def _broken(self, error: Exception) -> ServerError:
         url = self.address.url
         if isinstance(error, TimeoutError):
-            return ServerError(f"{url} did not answer within {SILENCE_SECONDS:g} s; try again later")
+            return ServerError(f"{url} did not answer within {self._silence_seconds:g} s; try again later")
         if isinstance(error, http.client.RemoteDisconnected | ConnectionError):
             return ServerError(f"{url} closed the connection without an answer; see the server's log, or try again")
         if isinstance(error, http.client.HTTPException):
             return ServerError(f"{url} does not answer as an HTTP server; {_https_hint(self.address)}")
         return ServerError(f"the connection to {url} failed: {error}; try again")
 
-    def _rejection(self, method: str, path: str, answer: http.client.HTTPResponse, message: str | None) -> ServerError:
-        url, status = self.address.url, answer.status
+    def _rejection(self, method: str, path: str, answer: http.client.HTTPResponse, body: bytes) -> ServerError:
+        url, status, message = self.address.url, answer.status, error_message(body)
         if 300 <= status < 400:
             target = answer.getheader("location") or "another address"
             return ServerError(f"{url} redirects to {target[:200]}; give that server as --base-url", status)
@@ -132,26 +145,27 @@ class Client:
                 status,
             )
         told = message or f"status {status} {answer.reason}".rstrip()
-        return ServerError(f"{url}: {told}{advice(status, path, answer.getheader('retry-after'))}", status)
+        code = error_field(body, "code") or ""
+        return ServerError(f"{url}: {told}{advice(status, path, answer.getheader('retry-after'))}", status, code)
 
 
-def connection_error(address: ServerAddress, error: OSError) -> ServerError:
+def connection_error(address: ServerAddress, error: OSError) -> UnreachableError:
     """Build an error with the reason why a server cannot be reached, and a remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ServerError(
+        return UnreachableError(
             f"the certificate of {address.url} is not trusted: {error.verify_message}; "
             "name the file of its authority in SSL_CERT_FILE"
         )
     if isinstance(error, ssl.SSLError):
-        return ServerError(
+        return UnreachableError(
             f"{address.url} does not answer over TLS ({error.reason}); if it serves plain HTTP, write http://"
         )
     if isinstance(error, TimeoutError):
-        return ServerError(
+        return UnreachableError(
             f"cannot connect to {address.url}: no answer within {CONNECT_SECONDS:g} s; check the address"
         )
     hint = "check the address, or start a server with `antiphon serve`"
-    return ServerError(f"cannot connect to {address.url}: {error.strerror or error}; {hint}")
+    return UnreachableError(f"cannot connect to {address.url}: {error.strerror or error}; {hint}")
 
 
 def _shut_down(open_socket: socket.socket) -> None:
@@ -181,14 +195,19 @@ def advice(status: int, path: str, after: str | None) -> str:
     return ""
 
 
-def error_message(data: bytes) -> str | None:
+def error_message(body: bytes) -> str | None:
     """Return the message of an error's body in any of the servers' formats, or None for another body."""
+    return error_field(body, "message") or error_field(body, "detail")
+
+
+def error_field(body: bytes, name: str) -> str | None:
+    """Return a text of an error's body, or None; an error that is a text is its own message."""
     try:
-        content = json.loads(data)
+        content = json.loads(body)
     except ValueError:
         return None
     error = content.get("error", content) if isinstance(content, dict) else None
-    text = error.get("message", error.get("detail")) if isinstance(error, dict) else error
+    text = error.get(name) if isinstance(error, dict) else error if name == "message" else None
     return text if isinstance(text, str) and text else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 PIECE_BYTES = 1 << 18
@@ -13,10 +13,16 @@ PIECE_BYTES = 1 << 18
 class Form:
     """Form whose file is read from the stream's position to its end.
 
-    `fields` are pairs, since a name may be repeated.
+    `fields` are pairs, since a name may be repeated. `on_sent` receives the share of the file that has been read.
     """
 
-    def __init__(self, fields: Sequence[tuple[str, str]], file_name: str, stream: BinaryIO) -> None:
+    def __init__(
+        self,
+        fields: Sequence[tuple[str, str]],
+        file_name: str,
+        stream: BinaryIO,
+        on_sent: Callable[[float], None] = lambda _: None,
+    ) -> None:
         boundary = f"antiphon-{secrets.token_hex(16)}"
         self.content_type = f"multipart/form-data; boundary={boundary}"
         parts = [
@@ -31,6 +37,7 @@ class Form:
         self._start = b"".join(parts)
         self._end = f"\r\n--{boundary}--\r\n".encode()
         self._stream = stream
+        self._on_sent = on_sent
         self._file_bytes = _size(stream)
         self.size = len(self._start) + self._file_bytes + len(self._end)
 
@@ -43,6 +50,7 @@ class Form:
                 raise OSError("the file became shorter while it was sent")
             left -= len(piece)
             yield piece
+            self._on_sent(1 - left / self._file_bytes)
         yield self._end
 
 

@@ -11,7 +11,8 @@ import typer
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.errors import UsageError
 
-SERVER_OPTIONS = ("base_url", "api_key_file", "local")
+#: Options that select the server, and those that have the same meaning everywhere.
+SERVER_OPTIONS = ("base_url", "api_key_file", "local", "verbose")
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,17 @@ class Given:
 
     def allow(self, names: Collection[str], server: ServerAddress) -> None:
         """Raise UsageError if the user gave an option that has no effect with a server."""
-        wrong = [self.flags[name] for name in self.given if name not in names and name not in SERVER_OPTIONS]
+        wrong = self.without_effect(names)
         if wrong:
             flags, have = " and ".join(wrong), "has" if len(wrong) == 1 else "have"
             is_flag = "base_url" in self.given
             source = "--base-url" if is_flag else "ANTIPHON_BASE_URL"
             instead = f"remove {flags} or --base-url" if is_flag else "add --local to load the model here"
             raise UsageError(f"{flags} {have} no effect with the server {server.url} ({source}); {instead}")
+
+    def without_effect(self, names: Collection[str]) -> list[str]:
+        """Return the flags of given options that a server does not support; `names` are the supported ones."""
+        return [self.flags[name] for name in self.given if name not in names and name not in SERVER_OPTIONS]
 
     def select(self, names: Collection[str]) -> dict[str, Any]:
         """Return the values of `names` that the user gave."""

@@ -55,6 +55,8 @@ def serve(**given: Any) -> None:
         watchdog_seconds=settings["watchdog"],
         wyoming=None
         if wyoming is None
-        else WyomingListener(bind(wyoming.host, wyoming.port), wyoming.is_announced, table.listening_for_wyoming),
+        else WyomingListener(
+            bind(wyoming.host, wyoming.port, "--wyoming"), wyoming.is_announced, table.listening_for_wyoming
+        ),
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is exiting: a further Ctrl-C must not interrupt it

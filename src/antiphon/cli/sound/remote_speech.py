@@ -16,7 +16,6 @@ from antiphon.cli.remote.given import Given
 from antiphon.cli.sound.sound_output import OutputFile, Player, SinkGroup, unreadable_note, voice_line
 from antiphon.errors import UsageError
 
-OPTIONS = ("text", "file", "output", "model", "voice", "speed", "language", "format_", "play", "lexicon", "voices")
 UNREADABLE_HEADERS = ("x-antiphon-unreadable-characters", "x-antiphon-unreadable")
 MAX_HEADER_BYTES = 1 << 16
 MAX_WAV_BYTES = 0xFFFFFFFF
@@ -26,7 +25,6 @@ def speak_remotely(
     context: typer.Context, server: ServerAddress, text: str, format_: str, pronunciations: dict[str, str]
 ) -> None:
     given = Given.of(context)
-    given.allow(OPTIONS, server)
     client, values = Client(server), given.every
     output: str | None = values["output"]
     plays = values["play"] or output is None
@@ -69,10 +67,8 @@ def _check_type(server: ServerAddress, response: ServerResponse) -> None:
         raise ServerError(f"{server.url} answered with {kind}, not with sound: it does not serve /v1/audio/speech")
 
 
-def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None:
-    given = Given.of(context)
-    given.allow(OPTIONS, server)
-    client, model = Client(server), given.every["model"]
+def print_voices_remotely(server: ServerAddress, model: str) -> None:
+    client = Client(server)
     with client.get(f"/v1/audio/voices?model={quote(model, safe='')}") as response:
         content = response.json()
     voices = content.get("data") if isinstance(content, dict) else None

@@ -14,6 +14,7 @@ from antiphon.cli.arguments.answer_options import Seed
 from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.remote.address import ServerAddress
+from antiphon.cli.remote.given import Given
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.sound.sound_output import FORMATS, Sinks, check_destination, sound_format, unreadable_note, voice_line
 from antiphon.cli.terminal.files import check_writable, read_stdin, read_text, write_text
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.loading import LoadedModel
 
 
+#: Options that also apply to a server; the others concern a model loaded in this process.
+REMOTE = (
+    "text", "file", "output", "model", "voice", "speed", "language", "format_", "play", "lexicon", "voices",
+)  # fmt: skip
 SoundFormat = Annotated[
     str | None,
     typer.Option(
@@ -79,31 +84,38 @@ def speak(
     seed: Seed = 0,
     trace: model_options.Trace = None,
     offline: model_options.Offline = False,
+    verbose: model_options.Verbose = False,
     remote: ServerOptions,
 ) -> None:
     """Turn text into speech; playback starts before synthesis ends."""
-    server = remote.server()
+    named = remote.named_server()
     if voices:
-        _list_voices(context, server, model, offline)
+        if named is not None:
+            Given.of(context).allow(REMOTE, named)
+        _list_voices(named, model, offline)
         return
     wanted: dict[str, Any] = dict(vars(how), seed=seed)
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
-    if server is None:
+    if named is None:
         _check_options(model, wanted)
     file_format = sound_format(output, format_)
     said = _text(text, file)
     check_destination(output, play)
     if srt is not None:
         check_writable(srt)
+    needs_two_forms = play and output is not None and file_format != "wav"  # a server sends one
+    server = remote.server(context, REMOTE, {"synthesize": model}, stays_here=needs_two_forms)
     if server is not None:
+        from antiphon.cli.remote.running import local_if_unable
         from antiphon.cli.sound.remote_speech import speak_remotely
 
-        speak_remotely(context, server, said, file_format, wanted.get("pronunciations", {}))
-        return
+        with local_if_unable(server):
+            speak_remotely(context, server, said, file_format, wanted.get("pronunciations", {}))
+            return
     from antiphon.cli.local.session import load
 
-    loaded = load(model, offline, precision=precision, task="synthesize", device=device)
+    loaded = load(model, offline, precision=precision, task="synthesize", device=device, verbose=verbose)
     _speak(loaded, said, wanted, Sinks(output, file_format, play or output is None), srt, trace)
 
 
@@ -148,12 +160,12 @@ def _check_voice(voice: str, model: str) -> None:
             raise UsageError(f"{name} is a voice of {others[0]}, not of {model}; add --model {others[0]}")
 
 
-def _list_voices(context: typer.Context, server: ServerAddress | None, model: str, offline: bool) -> None:
+def _list_voices(server: ServerAddress | None, model: str, offline: bool) -> None:
     """List a model's voices; load its weights only if neither the catalog nor its file names have the voices."""
     if server is not None:
         from antiphon.cli.sound.remote_speech import print_voices_remotely
 
-        print_voices_remotely(context, server)
+        print_voices_remotely(server, model)
         return
     from antiphon.runtime.voices.aliases import aliases_for
     from antiphon.runtime.voices.names import catalog_voices, voice_gender, voice_language, voices_among

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from antiphon.cli.remote.client import Client, ServerError, ServerResponse
 from antiphon.cli.remote.events import AnswerEvents
@@ -17,13 +17,30 @@ from antiphon.cli.remote.form import Form
 #: Statuses with which servers reject an unknown field or value.
 REJECTED = (400, 422)
 SUBTITLES = ("srt", "vtt")
+#: Order of the fields of verbose JSON; the last event of a stream has the text first.
+VERBOSE_FIELDS = ("task", "language", "duration", "text", "segments", "words")
+
+
+class TranscriptReceiver(Protocol):
+    """Receiver of a transcript's parts and of the request's progress, called in the request's thread."""
+
+    def put(self, part: str) -> None: ...
+
+    def sent(self, share: float) -> None:
+        """Take the share of the recording that has been sent."""
+        ...
+
+    def heard(self, seconds: float) -> None:
+        """Take the seconds that the server has transcribed."""
+        ...
 
 
 @dataclass(frozen=True)
 class TranscriptRequest:
     """Request for the transcript of a recording.
 
-    `fields` are the form's, without formats; `piped` is standard input.
+    `fields` are the form's, without formats; `piped` is standard input. With `wants_seconds`, plain text is requested
+    with the seconds transcribed so far.
     """
 
     client: Client
@@ -32,20 +49,21 @@ class TranscriptRequest:
     words: bool
     fields: list[tuple[str, str]]
     piped: bytes = b""
+    wants_seconds: bool = False
 
-    def transcribe(self, name: str, put: Callable[[str], None]) -> float:
-        """Pass the transcript to `put` in parts that join to the embedded command's output; return the seconds.
+    def transcribe(self, name: str, receiver: TranscriptReceiver) -> float:
+        """Pass the transcript in parts that join to the embedded command's output; return the seconds.
 
         If a server rejects `stream`, the request is repeated without it.
         """
         started = time.perf_counter()
         try:
             try:
-                self._send(name, put, is_streamed=True)
+                self._send(name, receiver, is_streamed=True)
             except ServerError as error:
                 if error.status not in REJECTED or "stream" not in str(error):
                     raise
-                self._send(name, put, is_streamed=False)
+                self._send(name, receiver, is_streamed=False)
         except UnicodeDecodeError as error:
             raise ServerError(f"{self.client.address.url} sent a transcript that is not UTF-8: {error}") from error
         except OSError as error:
@@ -56,9 +74,10 @@ class TranscriptRequest:
     def _is_plain(self) -> bool:
         return self.format == "text" and not self.words
 
-    def _send(self, name: str, put: Callable[[str], None], *, is_streamed: bool) -> None:
+    def _send(self, name: str, receiver: TranscriptReceiver, *, is_streamed: bool) -> None:
         # Subtitles cannot be streamed: they are made here from the segments.
-        is_verbose = self.words or (is_streamed and self.format in SUBTITLES)
+        with_segments = (*SUBTITLES, "text") if self.wants_seconds else SUBTITLES
+        is_verbose = self.words or (is_streamed and self.format in with_segments)
         fields = [*self.fields[:1], ("response_format", "verbose_json" if is_verbose else self.format)]
         fields += self.fields[1:]
         if self.words:
@@ -66,14 +85,15 @@ class TranscriptRequest:
         if is_streamed:
             fields.append(("stream", "true"))
         with io.BytesIO(self.piped) if name == "-" else open(name, "rb") as stream:
-            form = Form(fields, "stdin" if name == "-" else Path(name).name, stream)
+            form = Form(fields, "stdin" if name == "-" else Path(name).name, stream, receiver.sent)
             with self.client.send(self.path, form, form.size, form.content_type) as response:
                 if response.content_type == "text/event-stream":
-                    self._read_events(AnswerEvents(self.client, response), put)
+                    self._read_events(AnswerEvents(self.client, response), receiver)
                 else:
-                    self._read_whole(response, put)
+                    self._read_whole(response, receiver.put)
 
-    def _read_events(self, events: AnswerEvents, put: Callable[[str], None]) -> None:
+    def _read_events(self, events: AnswerEvents, receiver: TranscriptReceiver) -> None:
+        put = receiver.put
         parts: dict[str, list[Any]] = {"segments": [], "words": []}
         text = written = ""
         content: dict[str, Any] | None = None
@@ -82,6 +102,8 @@ class TranscriptRequest:
                 content = {name: value for name, value in event.items() if name != "type"}
                 break
             text += _delta(event)
+            if isinstance(event.get("seconds"), int | float):
+                receiver.heard(event["seconds"])
             for name, found in parts.items():
                 found += event.get(name) or ()
             if self._is_plain:
@@ -102,7 +124,9 @@ class TranscriptRequest:
         """Read the answer of a server that does not stream at all, or not for this model."""
         if "json" in self.format:
             text = self._rendered(response.json())
-        elif self.words or (response.content_type == "application/json" and not self._is_plain):
+        elif self._is_plain and response.content_type == "application/json":
+            text = str(response.json().get("text", ""))
+        elif self.words or response.content_type == "application/json":
             text = self._subtitles(response.json())
         else:
             text = response.read().decode()
@@ -112,7 +136,8 @@ class TranscriptRequest:
         if not isinstance(content, dict) or "text" not in content:
             raise ServerError(f"{self.client.address.url} answered without a transcript")
         content.pop("usage", None)
-        return json.dumps(content, ensure_ascii=False, indent=2 if len(content) > 1 else None)
+        ordered = {name: content[name] for name in VERBOSE_FIELDS if name in content} | content
+        return json.dumps(ordered, ensure_ascii=False, indent=2 if len(content) > 1 else None)
 
     def _subtitles(self, content: Any) -> str:
         """Render verbose JSON's segments as subtitles, or its words with their times."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,18 +14,21 @@ from antiphon.cli.arguments.command import usage_errors
 from antiphon.cli.arguments.groups import OptionGroup
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.sound.audio_devices import audio_devices
+from antiphon.cli.sound.recording_progress import RecordingProgress, sound_seconds
 from antiphon.cli.sound.transcript_output import TranscriptOutput, report_failures
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
 from antiphon.weights.catalog.defaults import TRANSCRIPTION_MODEL
-from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.calls.transcript import Transcript
     from antiphon.runtime.frontend.engine import Engine
 
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
-
+#: Options that also apply to a server; the others concern a model loaded in this process.
+REMOTE = (
+    "files", "model", "language", "translate", "prompt", "format_", "words", "beams", "sequential", "output",
+)  # fmt: skip
 
 Quantize = Annotated[
     Literal["auto", "int8", "q4", "none"], typer.Option(help="Quantise float weights to this type; auto is int8.")
@@ -79,35 +82,40 @@ def transcribe(
     kv_memory: model_options.KVMemory = None,
     trace: model_options.Trace = None,
     offline: model_options.Offline = False,
+    verbose: model_options.Verbose = False,
     remote: ServerOptions,
 ) -> None:
     """Transcribe recordings, several at once, or live sound."""
     names = files or []
     _check_usage(names, format_, text.words, live, output, speculate)
-    server = remote.server()
+    if remote.named_server() is None:
+        from antiphon.runtime.calls.transcription_options import TranscriptionOptions
+
+        with usage_errors():
+            TranscriptionOptions(**vars(text))
+    server = remote.server(context, REMOTE, {"transcribe": model})
+    destination = TranscriptOutput(names, format_, output)
+    # Read in this thread, where Ctrl-C interrupts the read.
+    piped = sys.stdin.buffer.read() if "-" in names and not live else b""
     if server is not None:
+        from antiphon.cli.remote.running import local_if_unable
         from antiphon.cli.sound.remote_transcription import transcribe_remotely
 
-        transcribe_remotely(context, server, names, TranscriptOutput(names, format_, output))
-        return
-    from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-
-    with usage_errors():
-        TranscriptionOptions(**vars(text))
-    check_catalog_task(model, "transcribe")
-    destination = TranscriptOutput(names, format_, output)
+        with local_if_unable(server):
+            transcribe_remotely(context, server, names, destination, piped)
+            return
     from antiphon.cli.local.session import engine_for, load
 
     if live and not names:
         audio_devices("input")  # a missing microphone is an error before the model is loaded
-    loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
+    loaded = load(model, offline, quantize=quantize, task="transcribe", device=device, verbose=verbose)
     with engine_for(loaded, kv_memory, None, speculate=speculate, trace=trace) as engine:
         if live:
             from antiphon.cli.sound.live import transcribe_live
 
             print(_report(transcribe_live(engine, names[0] if names else None, vars(text))), file=sys.stderr)
         else:
-            _files(engine, names, format_, destination, vars(text))
+            _files(engine, names, piped, format_, destination, vars(text))
 
 
 def _check_usage(
@@ -136,9 +144,9 @@ def _check_usage(
 
 
 def _files(
-    engine: Engine, names: list[str], format_: str, destination: TranscriptOutput, wanted: dict[str, Any]
+    engine: Engine, names: list[str], piped: bytes, format_: str, destination: TranscriptOutput, wanted: dict[str, Any]
 ) -> None:
-    """Transcribe all recordings at once; write results in the order of the names.
+    """Transcribe all recordings at once; write results in the order of the names. `piped` is standard input.
 
     A failed recording does not stop the rest.
     """
@@ -148,23 +156,23 @@ def _files(
 
     failures = 0
     pool = ThreadPoolExecutor(min(32, len(names)))
-    with _Progress() as progress:
-        sources: list[Any] = [io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name) for name in names]
-        running = [
-            pool.submit(_one, engine, name, source, wanted, progress)
-            for name, source in zip(names, sources, strict=True)
-        ]
+    with RecordingProgress(names) as progress:
+        sources: list[Any] = [io.BytesIO(piped) if name == "-" else Path(name) for name in names]
+        running = [pool.submit(_one, engine, index, source, wanted, progress) for index, source in enumerate(sources)]
         try:
             for index, (name, future) in enumerate(zip(names, running, strict=True)):
                 try:
                     transcript = future.result()
-                    path = destination.write(index, render(transcript, format_, words=wanted["words"]))
+                    with progress.paused():
+                        path = destination.write(index, render(transcript, format_, words=wanted["words"]))
                 except AntiphonError as error:
                     failures += 1
-                    print(f"antiphon: {name}: {error}", file=sys.stderr)
+                    with progress.paused():
+                        print(f"antiphon: {name}: {error}", file=sys.stderr)
                     continue
                 written = "" if path is None else f" -> {path}"
-                print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
+                with progress.paused():
+                    print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
         except BaseException:  # Ctrl-C or unwritable output: drop waiting recordings, end running ones
             pool.shutdown(wait=False, cancel_futures=True)
             engine.close()
@@ -174,14 +182,16 @@ def _files(
         report_failures(failures, len(names))
 
 
-def _one(engine: Engine, name: str, source: Any, wanted: dict[str, Any], progress: _Progress) -> Transcript:
+def _one(engine: Engine, index: int, source: Any, wanted: dict[str, Any], progress: RecordingProgress) -> Transcript:
     from antiphon.runtime.calls.transcript import Transcript
 
+    if progress.is_shown and isinstance(source, Path):
+        progress.update(index, 0.0, sound_seconds(source))
     for event in engine.transcribe_events(source, **wanted):
         if isinstance(event, Transcript):
-            progress.update(name, event.duration, event.duration)
+            progress.update(index, event.duration, event.duration)
             return event
-        progress.update(name, event.processed_seconds, event.total_seconds)
+        progress.update(index, event.processed_seconds, event.total_seconds)
     raise AudioError("no transcript was made")
 
 
@@ -192,31 +202,3 @@ def _report(transcript: Transcript) -> str:
         f"{stats.audio_seconds:.1f} s of sound, language {transcript.language}, {stats.processing_seconds:.2f} s "
         f"(real-time factor {stats.real_time_factor:.3f}){first}"
     )
-
-
-class _Progress:
-    """Progress of the recordings: a bar each on a terminal, nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, Any] = {}
-        self._bars: Any = None
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
-            self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bars.start()
-        return self
-
-    def update(self, name: str, done: float, total: float | None) -> None:
-        if self._bars is not None:
-            if name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(name, total=total)
-            self._bars.update(self._tasks[name], completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bars is not None:
-            self._bars.stop()

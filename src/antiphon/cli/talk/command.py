@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from antiphon.cli.arguments import answer_options, model_options
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.cli.talk import flags
+from antiphon.cli.terminal.notes import note
 from antiphon.errors import AudioError, InvalidRequestError
 from antiphon.weights.catalog.defaults import CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
 from antiphon.weights.catalog.model_tasks import check_catalog_task
@@ -39,8 +41,10 @@ def talk(
     voices: flags.ReplyOptions,
     temperature: answer_options.Temperature = None,
     max_tokens: answer_options.MaxTokens = 256,
-    waterfall: Annotated[
-        bool, typer.Option("--waterfall", "--verbose", help="Show where the time of each turn went.")
+    waterfall: Annotated[bool, typer.Option("--waterfall", help="Show where the time of each turn went.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Like --waterfall, with the weights' form, memory and loading."),
     ] = False,
     device: model_options.Device = "auto",
     kv_memory: model_options.KVMemory = None,
@@ -52,7 +56,7 @@ def talk(
 
     Each turn is shown with its latency. Ctrl-C stops an answer and, when nothing is being said, ends the conversation.
     """
-    server = remote.server()
+    named = remote.named_server()
     turns.check()
     sampling = answer_options.sampling_settings(temperature=temperature, max_tokens=max_tokens)
     names = {
@@ -60,11 +64,8 @@ def talk(
         "transcribe": voices.transcription_model or TRANSCRIPTION_MODEL,
         "synthesize": voices.speech_model or SPEECH_MODEL,
     }
-    if server is not None:
-        from antiphon.cli.remote.given import Given
-
-        Given.of(context).allow(REMOTE, server)
-    else:
+    is_default = not (voices.model or voices.transcription_model or voices.speech_model)
+    if named is None:
         for task, name in names.items():
             check_catalog_task(name, task)
     import asyncio
@@ -73,13 +74,21 @@ def talk(
     from antiphon.cli.talk.run import Setup
 
     recording = None if turns.input_ is None else _recording(turns.input_)
-    setup = Setup(recording, turns.output, turns.push_to_talk, waterfall)
+    setup = Setup(recording, turns.output, turns.push_to_talk, waterfall or verbose)
     setup.check_devices()
+    server = remote.server(context, REMOTE, names)
+    if server is None and is_default:
+        note(f"{', '.join(names.values())}, the defaults; `antiphon list` shows other models")
     settings = _settings(turns, voices, sampling)
     if server is not None:
-        asyncio.run(_with_server(server, setup, settings))
-        return
-    loaded = _loaded(names, offline, device)
+        from antiphon.cli.remote.running import local_if_unable
+
+        if server.is_found:  # the models that would compute here
+            settings = replace(settings, model=names["generate"], transcription_model=names["transcribe"])
+        with local_if_unable(server):
+            asyncio.run(_with_server(server, setup, settings))
+            return
+    loaded = _loaded(names, offline, device, verbose)
     asyncio.run(_with_engine(loaded, setup, settings, engine_options(kv_memory, speculate) | {"device": device}))
 
 
@@ -118,7 +127,7 @@ def _settings(turns: flags.TurnOptions, voices: flags.ReplyOptions, sampling: di
 # -- models in this process ---------------------------------------------------------------------------------------
 
 
-def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, LoadedModel]:
+def _loaded(names: dict[str, str], offline: bool, device: str, verbose: bool) -> dict[str, LoadedModel]:
     """Load the models by task; transcription models in int8, as on a server."""
     from antiphon.cli.chat_models.embedded import EmbeddedModel
     from antiphon.cli.local.session import load
@@ -126,7 +135,7 @@ def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, Load
     made = {}
     for task, name in names.items():
         quantize = "auto" if task == "transcribe" else None
-        made[task] = load(name, offline, quantize=quantize, task=task, device=device)
+        made[task] = load(name, offline, quantize=quantize, task=task, device=device, verbose=verbose)
     EmbeddedModel.check(made["generate"])
     return made
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from antiphon.cli.terminal.durations import clock_text
 from antiphon.cli.terminal.sizes import size_text
 from antiphon.weights.catalog.fetch import FetchProgress, ProgressCallback
 
@@ -35,9 +36,7 @@ def time_left_text(seconds: float | None) -> str:
     """Format the remaining time, as in `1:05 left`; empty if the rate is unknown or the time is a day or more."""
     if seconds is None or seconds >= LONGEST_SHOWN_SECONDS:
         return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
+    return f"{clock_text(seconds)} left"
 
 
 class Rate:

@@ -38,6 +38,7 @@ def batch(
     speculate: model_options.Speculate = None,
     steps: model_options.StepOptions,
     offline: model_options.Offline = False,
+    verbose: model_options.Verbose = False,
 ) -> None:
     """Answer many prompts together. Prints one JSON line for each, in order.
 
@@ -48,7 +49,8 @@ def batch(
     texts = read_inputs(file)
     from antiphon.cli.local.session import engine_for, load
 
-    loaded = load(model, offline, engine.no_repack, engine.quantize, task="generate", device=engine.device)
+    how: dict[str, Any] = dict(task="generate", device=engine.device, verbose=verbose)
+    loaded = load(model, offline, engine.no_repack, engine.quantize, **how)
     template = not raw and loaded.chat_template is not None
     prompts: list[Any] = [[{"role": "user", "content": text}] if template else text for text in texts]
     options: dict[str, Any] = dict(vars(steps), max_running=max_running, max_waiting=max(1024, len(texts)))

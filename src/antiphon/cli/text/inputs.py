@@ -11,10 +11,8 @@ import typer
 from antiphon.cli.terminal.files import read_stdin, read_text
 from antiphon.errors import InvalidRequestError
 
-InputFile = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="File with one input per line: text, or a JSON string. '-' is standard input."),
-]
+INPUT_HELP = "File with one input per line: text, or a JSON string. '-' is standard input."
+InputFile = Annotated[Path, typer.Argument(metavar="FILE", help=INPUT_HELP)]
 
 
 def read_inputs(file: Path) -> list[str]:

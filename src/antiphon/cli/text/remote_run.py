@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -13,41 +14,38 @@ from antiphon.cli.chat.state import ChatState
 from antiphon.cli.chat_models.remote import CANCELLED, RemoteAnswer, RemoteModel
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client
-from antiphon.cli.remote.given import Given
+from antiphon.cli.text.prompt_arguments import PromptArguments
 from antiphon.errors import AntiphonError, UsageError
 
-#: Options that also apply to a server; the others concern a model loaded in this process.
-REMOTE = (
-    "model", "prompt", "max_tokens", "n", "system", "raw", "seed", "stop", "speculate",
-    *answer_options.Sampling.names(), *answer_options.AnswerForm.names(),
-)  # fmt: skip
 
+@dataclass(frozen=True)
+class RemoteRun:
+    """Prompt for a model on a server, and the form and number of its answers."""
 
-def run_remotely(
-    context: typer.Context,
-    server: ServerAddress,
-    text: str,
-    form: answer_options.AnswerForm,
-    settings: Mapping[str, Any],
-) -> None:
-    """Stream the answer to a prompt. Settings that the user did not give are left to the server."""
-    given = Given.of(context)
-    given.allow(REMOTE, server)
-    values, fields = given.every, _fields(form)
-    if values["n"] != 1:
-        fields["n"] = values["n"]
-    model = RemoteModel(Client(server), values["model"])
-    if values["raw"]:
-        if values["system"]:
-            raise UsageError("--system needs a chat template, which --raw turns off; remove one of them")
-        answer = model.complete(text, settings, **fields)
-    else:
-        answer = model.answer(ChatState(values["system"]).prompt(text), settings, **fields)
-    _print_samples(answer, values["n"])
-    stats = answer.stats()
-    print(stats.line(), file=sys.stderr)
-    if stats.finish_reason == CANCELLED:
-        raise typer.Exit(130)
+    server: ServerAddress
+    asked: PromptArguments
+    form: answer_options.AnswerForm
+    count: int
+    system: str | None
+    is_raw: bool
+
+    def print_answers(self, settings: Mapping[str, Any]) -> None:
+        """Stream the answers. Settings that are None are left to the server."""
+        fields = _fields(self.form)
+        if self.count != 1:
+            fields["n"] = self.count
+        model = RemoteModel(Client(self.server), self.asked.model)
+        if self.is_raw:
+            if self.system:
+                raise UsageError("--system needs a chat template, which --raw turns off; remove one of them")
+            answer = model.complete(self.asked.text, settings, **fields)
+        else:
+            answer = model.answer(ChatState(self.system).prompt(self.asked.text), settings, **fields)
+        _print_samples(answer, self.count)
+        stats = answer.stats()
+        print(stats.line(), file=sys.stderr)
+        if stats.finish_reason == CANCELLED:
+            raise typer.Exit(130)
 
 
 def _fields(form: answer_options.AnswerForm) -> dict[str, Any]:

@@ -10,17 +10,24 @@ import typer
 
 from antiphon.cli.arguments import answer_options, model_options
 from antiphon.cli.remote.options import ServerOptions
-from antiphon.cli.terminal.files import read_stdin
-from antiphon.errors import InvalidRequestError, UsageError
+from antiphon.errors import UsageError
+from antiphon.weights.catalog.defaults import CHAT_MODEL
 
 if TYPE_CHECKING:
     from antiphon.runtime.frontend.streams import Stream
     from antiphon.runtime.loading.loading import LoadedModel
 
 
+#: Options that also apply to a server; the others concern a model loaded in this process.
+REMOTE = (
+    "model", "prompt", "max_tokens", "n", "system", "raw", "seed", "stop", "speculate",
+    *answer_options.Sampling.names(), *answer_options.AnswerForm.names(),
+)  # fmt: skip
+
+
 def run(
     context: typer.Context,
-    model: model_options.ModelArgument,
+    model: Annotated[str | None, model_options.model_argument(CHAT_MODEL)] = None,
     prompt: Annotated[
         str | None, typer.Argument(metavar="PROMPT", help="Prompt; standard input if omitted or '-'.")
     ] = None,
@@ -38,25 +45,41 @@ def run(
     adapter: model_options.Adapter = None,
     steps: model_options.StepOptions,
     offline: model_options.Offline = False,
+    verbose: model_options.Verbose = False,
     remote: ServerOptions,
 ) -> None:
-    """Answer one prompt. Text streams to stdout, timings to stderr."""
-    server = remote.server()
-    if server is None:
-        model_options.check_speculate(speculate)
-    text = _prompt_text(prompt)
-    given = dict(vars(sampling), seed=seed, max_tokens=max_tokens, stop=stop)
-    settings = answer_options.sampling_settings(**given, speculate=None if server is None else speculate)
-    if server is not None:
-        from antiphon.cli.text.remote_run import run_remotely
+    """Answer one prompt. Text streams to stdout, timings to stderr.
 
-        run_remotely(context, server, text, form, settings)
-        return
+    A single argument with a space or a question mark is a prompt, unless a model or a file has this name.
+    """
+    named = remote.named_server()
+    if named is None:
+        model_options.check_speculate(speculate)
+    given = dict(vars(sampling), seed=seed, max_tokens=max_tokens, stop=stop)
+    settings = answer_options.sampling_settings(**given, speculate=None if named is None else speculate)
+    from antiphon.cli.text.prompt_arguments import read_arguments
+
+    asked = read_arguments(model, prompt, names_of_server=named is not None)
+    server = remote.server(
+        context,
+        REMOTE,
+        {"generate": asked.model},
+        is_default=asked.is_default,
+        stays_here=model_options.needs_draft_model(speculate),
+    )
+    if server is not None:
+        from antiphon.cli.remote.running import local_if_unable
+        from antiphon.cli.text.remote_run import RemoteRun
+
+        with local_if_unable(server):
+            RemoteRun(server, asked, form, n, system, raw).print_answers(dict(settings, speculate=speculate))
+            return
     grammar = form.grammar()
     from antiphon.cli.local.session import load
 
-    loaded = load(model, offline, engine.no_repack, engine.quantize, task="generate", device=engine.device)
-    prompt_ids = _prompt_ids(loaded, text, system, raw)
+    how: dict[str, Any] = dict(task="generate", device=engine.device, verbose=verbose)
+    loaded = load(asked.model, offline, engine.no_repack, engine.quantize, **how)
+    prompt_ids = _prompt_ids(loaded, asked.text, system, raw)
     _answer(loaded, prompt_ids, settings, engine, steps, adapter, speculate=speculate, n=n, grammar=grammar)
 
 
@@ -83,17 +106,6 @@ def _answer(
             print(f"{_report(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
     if any(stream.completion().finish_reason == "cancelled" for stream in streams):
         raise typer.Exit(130)
-
-
-def _prompt_text(prompt: str | None) -> str:
-    if prompt not in (None, "-"):
-        return str(prompt)
-    if sys.stdin.isatty():
-        raise UsageError("no prompt: give one after the model's name, or on standard input")
-    text = read_stdin()
-    if not text.strip():
-        raise InvalidRequestError("the prompt on standard input is empty")
-    return text
 
 
 def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -> list[int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.residency.resident import Resident
@@ -35,8 +34,3 @@ def adapters_named(name: str, names: Mapping[str, Resident]) -> list[Resident]:
     ending = f"{SEPARATOR}{untagged(name)}"
     models = (model for known, model in names.items() if known == model.name and model.base is not None)
     return [model for model in models if model.base is not None and model.name == f"{model.base.name}{ending}"]
-
-
-def suggestions(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three known names that are closest to an unknown one."""
-    return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.4)

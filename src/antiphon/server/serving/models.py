@@ -25,13 +25,13 @@ from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
 from antiphon.server.serving.model_card import task_of
-from antiphon.server.serving.model_names import adapters_named, named, suggestions, untagged
+from antiphon.server.serving.model_names import adapters_named, named, untagged
 from antiphon.server.serving.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
 from antiphon.server.serving.setup.openai_names import OPENAI_NAMES, without_version
 from antiphon.server.web.http.context import current_context
 from antiphon.server.web.http.errors import ApiError, invalid, unavailable
 from antiphon.server.web.telemetry.logs import log
-from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog, near_names
 from antiphon.weights.catalog.hub_models import HUB_REFERENCE
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
 
@@ -240,17 +240,19 @@ class ServedModels:
         adapters = adapters_named(name, names)
         return adapters[0] if len(adapters) == 1 else None
 
-    def find(self, name: str) -> Resident:
-        """Return the model with this name. Raise a 404 that suggests the closest names if it is unknown."""
+    def find(self, name: str, task: str | None = None) -> Resident:
+        """Return the model with this name. Raise a 404 that suggests the closest names of the task if it is unknown."""
         names = self.names()
         found = self._named(name, names)
         if found is not None:
             return found
         if untagged(name).lower() in self.catalog_names():
             raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
-        known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
-        near = [adapter.name for adapter in adapters_named(name, names)] or suggestions(name, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(names) or 'none'}"
+        served = [known for known, model in names.items() if task is None or task_of(model) in (task, None)]
+        on_use = self._config.load_on_use is not LoadOnUse.CONFIGURED
+        known = [*served, *(self.catalog_names() if task is None else models_for(task))] if on_use else served
+        near = [adapter.name for adapter in adapters_named(name, names)] or near_names(name, known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(served) or 'none'}"
         message = f"there is no model {name[:200]!r}: {hint}"
         raise ApiError(404, message, code="model_not_found", param="model")
 
@@ -258,7 +260,7 @@ class ServedModels:
         """Return the names of catalog models that can be served."""
         return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
 
-    def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
+    def known(self, name: str, allowed: LoadOnUse | None = None, task: str | None = None) -> Resident:
         """Return the model like `find`, also one that may be loaded on use. Paths are never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
         found = self.named(name)
@@ -268,7 +270,7 @@ class ServedModels:
         if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
             name = lower
         elif allowed is not LoadOnUse.HUB or HUB_REFERENCE.fullmatch(name) is None:
-            return self.find(name)
+            return self.find(name, task)
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
     def only_one_for(self, task: str | None) -> Resident:
@@ -295,7 +297,7 @@ class ServedModels:
         Without a name, use the only model that fits the task. Raise `ApiError` if the model cannot be loaded or has
         another task.
         """
-        model = self.only_one_for(task) if name is None else self.known(name)
+        model = self.only_one_for(task) if name is None else self.known(name, task=task)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:

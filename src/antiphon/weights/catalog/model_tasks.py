@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from antiphon.errors import UnsupportedError
 from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.references import is_unknown_name, unknown_model
 
 #: Words for a task in a sentence, by the engine's name of the task.
 TASK_NAMES = {
@@ -65,7 +66,9 @@ def catalog_task(reference: str) -> str | None:
 
 
 def check_catalog_task(reference: str, wanted: str) -> None:
-    """Reject a catalog model of another task. Other references are not checked."""
+    """Reject a catalog model of another task, and an unknown name. Paths and hub references are not checked."""
+    if is_unknown_name(reference):
+        raise unknown_model(reference, models_for(wanted) or None)
     entry = catalog().get(reference.lower())
     if entry is not None and CATALOG_TASKS.get(entry.task) != wanted:
         raise wrong_task(entry.name, entry.task, wanted)

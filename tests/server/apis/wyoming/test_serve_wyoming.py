@@ -58,5 +58,5 @@ def test_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch, capfdbinary: pyte
         port = str(taken.getsockname()[1])
         invoke = invoker(monkeypatch, capfdbinary)
         outcome = invoke("serve", "whisper-tiny.en", "--port", "0", "--wyoming", port, "--no-preload")
-        assert outcome.code == 1 and f"cannot listen on 127.0.0.1 port {port}" in outcome.err
+        assert outcome.code == 1 and f"port {port} of 127.0.0.1 is in use; try --wyoming " in outcome.err
         assert "Traceback" not in outcome.err

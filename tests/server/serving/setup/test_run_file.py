@@ -45,6 +45,31 @@ def test_several_servers_also_on_one_port(tmp_path: Path) -> None:
     assert local_servers(tmp_path) == []
 
 
+def test_what_commands_decide_by_is_read_back(tmp_path: Path) -> None:
+    server = LocalServer(
+        "http://127.0.0.1:8000",
+        1,
+        "t",
+        "1.2",
+        started=3.5,
+        load_on_use="hub",
+        has_api_keys=True,
+        file_models=("a", "b"),
+    )
+    with published(server, tmp_path):
+        assert local_servers(tmp_path) == [server]
+
+
+@pytest.mark.parametrize("lacking", ["version", "started", "file_models"])
+def test_a_file_of_an_earlier_release_names_no_version(lacking: str, tmp_path: Path) -> None:
+    """The server is managed as before; no command computes on it."""
+    with published(LocalServer("http://127.0.0.1:8000", 1, "t", "1.2", started=3.5), tmp_path) as path:
+        content = json.loads(path.read_text())
+        del content[lacking]
+        path.write_text(json.dumps(content))
+        assert local_servers(tmp_path) == [LocalServer("http://127.0.0.1:8000", 1, "t")]
+
+
 def test_it_is_removed_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError), published(SERVER, tmp_path):
         raise KeyError

@@ -1,7 +1,8 @@
-"""The file that a server on a loopback address writes about itself, so that commands of the same user can manage it.
+"""The file that a server on a loopback address writes about itself, for commands of the same user.
 
-The file `ANTIPHON_HOME/run/PORT-RANDOM.json` has the server's URL, process id and admin token. Only its owner can read
-it. The server holds a lock on it while it runs, so an unlocked file was left by a server that was killed.
+The file `ANTIPHON_HOME/run/PORT-RANDOM.json` has the server's URL, process id and admin token, with which commands
+manage the server, and the facts by which commands decide whether the server can compute for them. Only its owner can
+read it. The server holds a lock on it while it runs, so an unlocked file was left by a server that was killed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,6 +39,15 @@ class LocalServer:
     url: str
     pid: int
     admin_token: str | None = field(repr=False)
+    #: Version of Antiphon; empty in files of releases that did not write it.
+    version: str = ""
+    #: Unix time of the start.
+    started: float = 0.0
+    #: Models that a request may load by name: "configured", "catalog" or "hub".
+    load_on_use: str = "configured"
+    has_api_keys: bool = False
+    #: Names of models that the server has from files or folders.
+    file_models: tuple[str, ...] = ()
 
 
 def new_admin_token() -> str:
@@ -52,7 +62,6 @@ def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
     folder = _private_folder(home)
     name = f"{urlsplit(server.url).port}-{secrets.token_hex(4)}"
     path, partial = folder / f"{name}.json", folder / f".{name}.partial"
-    content = {"url": server.url, "pid": server.pid, "admin_token": server.admin_token}
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(partial, flags, FILE_MODE)
@@ -62,7 +71,7 @@ def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
         try:
             os.fchmod(descriptor, FILE_MODE)  # regardless of the umask
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, json.dumps(content).encode())
+            os.write(descriptor, json.dumps(asdict(server)).encode())
             partial.rename(path)
         except OSError as error:
             raise RunFileError(f"cannot write {path}: {error.strerror or error}") from error
@@ -131,4 +140,19 @@ def _parsed(data: bytes) -> LocalServer | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     is_valid = isinstance(pid, int) and isinstance(token, str | None) and host is not None and is_loopback(host)
-    return LocalServer(url, pid, token) if is_valid else None
+    return LocalServer(url, pid, token, **_facts(content)) if is_valid else None
+
+
+def _facts(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that files of earlier releases lack; none of them if one is missing or has another type."""
+    try:
+        facts: dict[str, Any] = {
+            "version": str(content["version"]),
+            "started": float(content["started"]),
+            "load_on_use": str(content["load_on_use"]),
+            "has_api_keys": bool(content["has_api_keys"]),
+            "file_models": tuple(map(str, content["file_models"])),
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return facts

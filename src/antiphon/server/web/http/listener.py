@@ -14,18 +14,34 @@ from antiphon.errors import InvalidRequestError
 OTHER_FILES = 512
 #: Addresses to which browsers resolve `localhost` and names below it, by family.
 LOCALHOST = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+#: Ports after one in use that are tried for a suggestion.
+NEXT_PORTS = 20
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address, or raise an error that names an unusable address."""
+def bind(host: str, port: int, flag: str = "--port") -> socket.socket:
+    """Return a socket bound to the address, or raise an error that names an unusable address.
+
+    The error for a port in use suggests a free one, as a value of `flag`.
+    """
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise InvalidRequestError(
+                f"port {port} of {host} is in use; try {flag} {_free_port(host, port)}"
+            ) from error
+        raise InvalidRequestError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+
+
+def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-    except OSError as error:
+    except OSError:
         listener.close()
-        raise InvalidRequestError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+        raise
     return listener
 
 
@@ -47,6 +63,15 @@ def held_localhost(listener: socket.socket) -> Iterator[bool]:
             except OSError as error:  # another error: the machine has no such address, so nobody can listen there
                 is_held = is_held and error.errno != errno.EADDRINUSE
         yield is_held
+
+
+def _free_port(host: str, taken: int) -> int:
+    """Return a port that is free now: one of the next NEXT_PORTS, else any."""
+    for port in (*range(taken + 1, min(taken + 1 + NEXT_PORTS, 65536)), 0):
+        with contextlib.suppress(OSError), _bound(host, port) as listener:
+            listener.listen(1)  # two sockets may be bound to a port that none of them listens on
+            return int(listener.getsockname()[1])
+    return 0  # with which the system chooses
 
 
 def raise_file_limit(num_connections: int) -> None:
