@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from antiphon.server.page import docs_page, route, ticket
+from antiphon.server.page import docs_page, models, route, ticket
 
-ROUTERS = (docs_page.router, ticket.router, route.router)
+ROUTERS = (docs_page.router, ticket.router, models.router, route.router)
