@@ -7,7 +7,7 @@ progress, and then sends its request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from antiphon.errors import AntiphonError, FetchError
 from antiphon.models.base.companions import COMPANIONS
@@ -19,7 +19,7 @@ from antiphon.server.serving.failures import engine_unavailable
 from antiphon.server.serving.model_card import task_of
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.context import RequestContext, current_context
-from antiphon.server.web.http.errors import ApiError, api_error
+from antiphon.server.web.http.errors import ApiError
 from antiphon.weights.catalog.resolve import HUB_PREFIX
 
 
@@ -96,9 +96,9 @@ class ModelPreparations:
             self._running[model.name].total_bytes = total_bytes(await self.missing(model))
             await self._prepare(model)
         except ApiError as error:
-            self._failures[model.name] = error.message
-        except AntiphonError as error:
-            self._failures[model.name] = api_error(error).message
+            cause = error.__cause__
+            reason = str(cause) if isinstance(cause, AntiphonError) else error.message
+            self._failures[model.name] = f"{model.name} was not loaded: {reason.removeprefix(f'{model.name}: ')}"
         finally:
             del self._running[model.name]
 
@@ -118,19 +118,13 @@ class ModelPreparations:
                 await serving.models.acquire_detector(model.name)
                 return
             # Companions first, so that the download does not pause while the model is loaded.
-            await self._acquire_companions(model, companions_of(model))
+            for name in companions_of(model):
+                await serving.models.acquire_detector(name)
             ready = await serving.models.ready(model.name)
-            await self._acquire_companions(model, ready.loaded.companions)
+            for name in ready.loaded.companions:
+                await serving.models.acquire_detector(name)
         finally:
             context.close()
-
-    async def _acquire_companions(self, model: Resident, names: Iterable[str]) -> None:
-        for name in names:
-            try:
-                await self._serving.models.acquire_detector(name)
-            except ApiError as error:
-                error.message = f"{model.name} was not loaded: {error.message}"
-                raise
 
 
 def total_bytes(missing: Mapping[str, int | None]) -> int | None:

@@ -46,7 +46,7 @@ function Failure({ card }) {
   return html`<${Notice} kind="error">${sentence(card.error)} <${Attempt} name=${card.id} label="Try again" /><//>`;
 }
 
-const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 function Attempt({ name, label }) {
   const problem = useSignal("");
