@@ -16,7 +16,7 @@ from antiphon.layers.log_mel import LogMel
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.companions import VOICE_ACTIVITY
+from antiphon.models.base.companions import COMPANIONS
 from antiphon.models.base.metadata import require
 from antiphon.models.base.model import CausalLM, Task
 from antiphon.models.base.parts import (
@@ -165,7 +165,7 @@ class Whisper(CausalLM):
     architectures = ("whisper",)
     task = Task.TRANSCRIBE
     vocabulary = VocabularyKind.WHISPER
-    companions = (VOICE_ACTIVITY,)
+    companions = COMPANIONS["transcribe"]
     #: The weights are published in fp16, and activations stay within its range.
     preferred_type = torch.float16
 

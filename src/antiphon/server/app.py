@@ -31,6 +31,7 @@ from antiphon.server.generation.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.generation.sound.unreadable import UNREADABLE_HEADERS
 from antiphon.server.page import routers as page
 from antiphon.server.page.handover import KeyHandover
+from antiphon.server.page.preparations import ModelPreparations
 from antiphon.server.serving.admin import routers as admin
 from antiphon.server.serving.admin.activity_hub import ActivityHub
 from antiphon.server.serving.downloads import Downloads
@@ -117,6 +118,7 @@ def create_app(
     app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
     app.state.key_handover = KeyHandover()
+    app.state.model_preparations = ModelPreparations(serving, app.state.downloads)
     routers = tuple(routers)
     routes = app.state.routes = RouteTable([*app.routes, *(route for router in routers for route in router.routes)])
     for router in routers:

@@ -20,10 +20,19 @@ from support.browser.admin_view import (
     TRANSCRIPTION_MODEL,
 )
 from support.browser.watched_page import WatchedPage, watched_page
+from support.fetching.registries import LocalHub
+from support.server.fetching_server import tiny_hub
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
 
 MODELS = (CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL)
+
+
+@pytest.fixture(scope="module")
+def hub(chat_folder: Path) -> Iterator[LocalHub]:
+    """Hub with a tiny chat model, `HUB_MODEL`."""
+    with tiny_hub(chat_folder) as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,16 +12,10 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from support.browser.admin_view import ADMIN_KEY, open_as_admin
 from support.browser.watched_page import WatchedPage, watched_page
 from support.fetching.registries import LocalHub
-from support.server.fetching_server import HUB_MODEL, fetching_server, tiny_hub
+from support.server.fetching_server import HUB_MODEL, fetching_server
 from support.server.http_server import RunningServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
-
-
-@pytest.fixture(scope="module")
-def hub(chat_folder: Path) -> Iterator[LocalHub]:
-    with tiny_hub(chat_folder) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -123,10 +123,10 @@ def test_files_that_are_too_large_or_have_no_sound_do_not_stop_the_next(watched:
 
 @pytest.mark.slow
 def test_an_english_model_offers_english_and_others_all_languages(watched: WatchedPage) -> None:
-    cards = httpx.get(watched.url + "/v1/models").json()
+    cards = httpx.get(watched.url + "/page/models").json()
     english = next(card for card in cards["data"] if card["id"] == TRANSCRIPTION_MODEL)
     cards["data"].append({**english, "id": "whisper-base", "root": "whisper-base"})
-    watched.page.route("**/v1/models", lambda route: route.fulfill(json=cards))
+    watched.page.route("**/page/models", lambda route: route.fulfill(json=cards))
     page = watched.open("transcribe")
     page.get_by_text("Language and prompt").click()
     languages = page.get_by_label("Language", exact=True).locator("option")

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -89,6 +90,8 @@ ENDLESS_BYTES = 200_000_000
 class LocalHub:
     """HTTP server with the model hub's routes that `huggingface_hub` uses; files are keyed by `owner/name/path`.
 
+    A file may be a `mmap`, for large files that should not be in memory.
+
     Files that end in .json are listed with a git blob id instead of a sha256, as the hub lists small files. `requests`
     lists each request as (method, path, Range, Authorization). Settings that make downloads fail:
 
@@ -100,8 +103,9 @@ class LocalHub:
     - `sent`: bytes to send instead of a listed file
     """
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes | mmap]) -> None:
         self.files = dict(files)
+        self._digests: dict[str, str] = {}
         self.break_after = 0
         self.stall: threading.Event | None = None
         self.status: int | None = None
@@ -121,10 +125,16 @@ class LocalHub:
                 if path.endswith(".json"):
                     item["blobId"] = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
                 else:
-                    sha256 = hashlib.sha256(data).hexdigest()
-                    item["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 100}
+                    item["lfs"] = {"sha256": self.digest(path), "size": len(data), "pointerSize": 100}
                 siblings.append(item)
         return {"id": repository, "sha": COMMIT, "siblings": siblings}
+
+    def digest(self, name: str) -> str:
+        """Return a file's hash as the hub lists it: sha1 of a small file, sha256 of any other."""
+        if name not in self._digests:
+            kind = hashlib.sha1 if name.endswith(".json") else hashlib.sha256
+            self._digests[name] = kind(self.files[name]).hexdigest()
+        return self._digests[name]
 
     def downloads(self) -> list[str]:
         return [path for method, path, _, _ in self.requests if method == "GET" and "/resolve/" in path]
@@ -154,8 +164,7 @@ class LocalHub:
         if data is None:
             self.send(handler, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, 404)
             return
-        etag = (hashlib.sha1 if name.endswith(".json") else hashlib.sha256)(data).hexdigest()
-        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"'}
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{self.digest(name)}"'}
         if handler.command == "GET" and self.lie:
             self.send_endlessly(handler, headers)
             return
@@ -181,7 +190,9 @@ class LocalHub:
                 handler.wfile.write(bytes(100_000))
                 self.sent_bytes += 100_000
 
-    def send(self, handler: BaseHTTPRequestHandler, body: bytes, headers: Mapping[str, str], status: int = 200) -> None:
+    def send(
+        self, handler: BaseHTTPRequestHandler, body: bytes | mmap, headers: Mapping[str, str], status: int = 200
+    ) -> None:
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name, value)
@@ -192,6 +203,7 @@ class LocalHub:
         handler.end_headers()
         if handler.command == "HEAD":
             return
+        body = memoryview(body)
         if self.break_after > 0 and status in (200, 206) and "/resolve/" in handler.path:
             self.break_after -= 1
             body = body[: len(body) // 2]
@@ -206,7 +218,7 @@ class LocalHub:
 
 
 @contextmanager
-def local_hub(files: Mapping[str, bytes]) -> Iterator[LocalHub]:
+def local_hub(files: Mapping[str, bytes | mmap]) -> Iterator[LocalHub]:
     hub = LocalHub(files)
 
     class Handler(BaseHTTPRequestHandler):

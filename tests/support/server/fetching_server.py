@@ -26,9 +26,14 @@ def tiny_hub(model_folder: Path) -> Iterator[LocalHub]:
 
 @contextmanager
 def fetching_server(
-    hub: LocalHub, model_folder: Path, folder: Path, admin_key: str, api_key: str | None = None
+    hub: LocalHub,
+    model_folder: Path,
+    folder: Path,
+    admin_key: str,
+    api_key: str | None = None,
+    models: tuple[ModelSpec, ...] = (),
 ) -> Iterator[RunningServer]:
-    """Run a server with a folder's model, an empty models folder below `folder`, and the hub as its source."""
+    """Run a server with a folder's model and `models`, an empty models folder below `folder`, and the hub as source."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ANTIPHON_HOME", str(folder / "home"))
         environment.setenv("HF_ENDPOINT", hub.endpoint)
@@ -36,7 +41,7 @@ def fetching_server(
         environment.delenv("HF_HUB_OFFLINE", raising=False)
         environment.delenv("ANTIPHON_OFFLINE", raising=False)
         config = ServerConfig(
-            models=(ModelSpec.of(str(model_folder)),),
+            models=(ModelSpec.of(str(model_folder)), *models),
             keys=None if api_key is None else KeyRing([api_key]),
             admin_keys=KeyRing([admin_key]),
         )

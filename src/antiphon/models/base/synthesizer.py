@@ -13,7 +13,7 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError
 from antiphon.layers.module import Module
-from antiphon.models.base.companions import LETTER_TO_SOUND
+from antiphon.models.base.companions import COMPANIONS
 from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import SynthesisStages, VocabularyKind, WeightRules
 from antiphon.models.base.speech_state import ForEach, Speech, SpeechState, join
@@ -44,7 +44,7 @@ class Synthesizer(Model):
     task = Task.SYNTHESIZE
     takes_compute_type = False
     vocabulary = VocabularyKind.PHONEMES
-    companions = tuple(LETTER_TO_SOUND.values())
+    companions = COMPANIONS["synthesize"]
     stages: tuple[str, ...]
     sample_rate: int
     symbols: Mapping[str, int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -92,6 +93,10 @@ class Resident:
     @property
     def may_be_tried_again(self) -> bool:
         return self.failure is None or time.monotonic() - self.failed_at >= RETRY_SECONDS
+
+    def allow_retry(self) -> None:
+        """Let the next request try a failed load again at once."""
+        self.failed_at = -math.inf
 
     @property
     def is_idle(self) -> bool:

@@ -74,7 +74,8 @@ async def status(request: Request) -> Response:
     elif client.state is not EngineState.READY:
         state, cause = str(client.state), client.cause
     elif not models.is_ready:
-        state, cause = models.status, models.cause
+        # the status "failed" is the engine's: without one of its models, a server can use the others
+        state, cause = "incomplete" if models.cause else models.status, models.cause
     most = serving.config.limits
     told = {
         "status": state,

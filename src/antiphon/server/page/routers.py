@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from antiphon.server.page import admin_key, docs_page, route
+from antiphon.server.page import admin_key, docs_page, models, route
 
-ROUTERS = (docs_page.router, admin_key.router, route.router)
+ROUTERS = (docs_page.router, admin_key.router, models.router, route.router)

@@ -32,6 +32,7 @@ from antiphon.server.web.http.context import current_context
 from antiphon.server.web.http.errors import ApiError, invalid, unavailable
 from antiphon.server.web.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog, near_names
+from antiphon.weights.catalog.defaults import DEFAULT_MODELS
 from antiphon.weights.catalog.hub_models import HUB_REFERENCE
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
 
@@ -64,6 +65,7 @@ class ServedModels:
         self.residency = Residency(client, budget, offline=config.offline, load_seconds=config.limits.load_seconds)
         self._preloaded: list[Resident] = []
         self._was_ready: set[str] = set()
+        self._start_loads = asyncio.Condition()  # notified when a model's load at start has ended
         for spec in config.models:
             model = self.residency.add(
                 Resident(spec.name, spec.reference, spec.keep_alive, spec.is_pinned, device=spec.device)
@@ -73,8 +75,8 @@ class ServedModels:
                 self._preloaded.append(model)
         for name in config.aliases.values():
             self.residency.add(Resident(name, name, config.keep_alive))
-        #: Default sound models, loaded on use for tasks without a configured model.
-        self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
+        #: Default models, loaded on use for tasks without a configured model.
+        self._defaults = {name: self._on_use(name) for name in DEFAULT_MODELS.values()}
         for adapter in config.adapters:
             model = self.add_adapter(adapter.base, adapter.name, adapter.path)
             if model.base in self._preloaded:
@@ -90,6 +92,8 @@ class ServedModels:
             while await self._died_under(model):
                 pass
             self._was_ready.add(model.name)
+            async with self._start_loads:
+                self._start_loads.notify_all()
             if report is not None:
                 report(model)
 
@@ -102,6 +106,14 @@ class ServedModels:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_POLL_SECONDS):
                     await self._client.wait_for_change()
+
+    async def started(self, model: Resident) -> None:
+        """Wait until the model's load at the server's start has ended, well or badly; return at once without one."""
+        async with self._start_loads:
+            await self._start_loads.wait_for(lambda: not self._is_starting(model))
+
+    def _is_starting(self, model: Resident) -> bool:
+        return model in self._preloaded and model.name not in self._was_ready and model.state is not ModelState.READY
 
     async def _died_under(self, model: Resident) -> bool:
         """Load a model. Return True if the engine process died meanwhile and the load may be retried at once."""
@@ -189,6 +201,21 @@ class ServedModels:
         if default is not None and (default in models or self._config.load_on_use is not LoadOnUse.CONFIGURED):
             return models.get(default, self._defaults[default])
         return next((model for model in of_task if model.state is ModelState.READY), None)
+
+    def offered(self) -> list[Resident]:
+        """Return the models that a user may choose from: configured ones, then defaults, then others that are loaded.
+
+        The default model of a task is offered if no model is configured for the task and a request may load it.
+        """
+        known = [model for model in self if not model.is_companion]
+        configured = [model for model in known if model.is_configured]
+        tasks = {task_of(model) for model in configured}
+        if None in tasks:
+            tasks.add("generate")  # a model with an unknown task is probably a language model
+        absent = [name for task, name in DEFAULT_MODELS.items() if task not in tasks]
+        may_load = self._config.load_on_use is not LoadOnUse.CONFIGURED
+        defaults = [self.residency.models.get(name, self._defaults[name]) for name in absent] if may_load else []
+        return list(dict.fromkeys([*configured, *defaults, *known]))
 
     def _on_use(self, name: str) -> Resident:
         return Resident(name, name, self._config.keep_alive, is_configured=False)
@@ -302,7 +329,7 @@ class ServedModels:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:
             raise engine_unavailable(self._client)
-        if model in self._preloaded and model.name not in self._was_ready and model.state is not ModelState.READY:
+        if self._is_starting(model):
             raise unavailable(f"model {model.name!r} is still loading", "model_loading")
         self._check_task(model, task)
         await self._lease(model)

@@ -96,8 +96,13 @@ def fetch(
 
 def is_downloaded(entry: ModelEntry, store: ModelStore) -> bool:
     """Return whether a model can be used without a download, judged by file sizes."""
+    return missing_bytes(entry, store) == 0
+
+
+def missing_bytes(entry: ModelEntry, store: ModelStore) -> int:
+    """Return the bytes of a model's files that have to be downloaded, judged by file sizes. No file is opened."""
     cache = HubCache(environment.hub_cache())
-    return all(_in_cache(fault.file, cache) for fault in store.faults(entry))
+    return sum(fault.file.size for fault in store.faults(entry) if not _in_cache(fault.file, cache))
 
 
 def _in_cache(file: ModelFile, cache: HubCache) -> bool:

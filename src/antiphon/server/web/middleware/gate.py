@@ -29,8 +29,10 @@ from antiphon.server.web.telemetry.metrics import Metrics
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs", "/"}
 #: Folder of the web page's files, which contain no user's data, and of the route that gives it an admin key.
 PAGE = "/page/"
+#: Routes below that folder that need a key like the API: what they report of models, the API's own routes report too.
+PAGE_MODELS = {"/page/models", "/page/models/load"}
 #: Routes that are polled every few seconds, or requested many at once.
-UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics", "/page/status", "/page/{path:path}"}
+UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics", "/page/status", "/page/models", "/page/{path:path}"}
 #: Routes without a time limit: a download has limits of its own.
 UNTIMED_ROUTES = {"/api/pull"}
 ADMIN = "/admin"
@@ -154,7 +156,8 @@ class Gate:
 
 
 def _is_open(context: RequestContext) -> bool:
-    return context.path in OPEN_ROUTES or context.path.startswith(PAGE)
+    path = context.path
+    return path in OPEN_ROUTES or (path.startswith(PAGE) and path not in PAGE_MODELS)
 
 
 def _is_admin(context: RequestContext) -> bool:

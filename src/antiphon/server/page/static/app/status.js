@@ -8,6 +8,7 @@ const WORDS = {
   away: "Server away",
   starting: "Starting",
   loading: "Loading models",
+  incomplete: "Model missing",
   restarting: "Engine restarting",
   failed: "Failed",
   draining: "Shutting down",
@@ -17,7 +18,8 @@ const WORDS = {
 const ADVICE = {
   away: "The server does not answer. The page tries again by itself.",
   starting: "The engine is starting.",
-  loading: "The server is loading its models.",
+  loading: "The server is loading its models. Those that are loaded already work.",
+  incomplete: "A model of this server could not be loaded. Others work.",
   restarting: "The engine stopped and is being started again. Requests work again in a few seconds.",
   draining: "The server is shutting down and takes no new requests.",
   closed: "The server is shutting down.",

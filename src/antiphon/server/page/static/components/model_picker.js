@@ -4,6 +4,11 @@ import { models, modelsFor } from "../lib/models.js";
 
 const STATES = { ready: "", loaded: "", loading: " (loading)", unloaded: " (not loaded)", failed: " (failed)" };
 
+const stateOf = (card) => {
+  if (card.state === "unloaded" && card.missing_bytes !== 0) return " (not downloaded)";
+  return STATES[card.state] ?? ` (${card.state})`;
+};
+
 /** Selection of the model whose name is in the signal `chosen`; an unknown name is replaced by the first model's. */
 export function ModelPicker({ task, chosen, label = "Model" }) {
   const id = useId();
@@ -20,7 +25,7 @@ export function ModelPicker({ task, chosen, label = "Model" }) {
       ${cards.length === 0 && html`<option value="" selected>${none}</option>`}
       ${cards.map(
         (card) => html`<option key=${card.id} value=${card.id} selected=${card.id === chosen.value}>
-          ${card.id}${STATES[card.state] ?? ` (${card.state})`}
+          ${card.id}${stateOf(card)}
         </option>`,
       )}
     </select>

@@ -1,6 +1,7 @@
 // Generation of answers: streams them into the conversation, and runs the tools that they call.
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
+import { prepare } from "../../lib/models.js";
 import { plainText } from "../../lib/markdown.js";
 import { signal } from "../../lib/ui.js";
 import { ROOT, apiMessages } from "./conversation.js";
@@ -70,6 +71,8 @@ async function stream(conversation, node, model, abort) {
   const grown = new Growth(node, () => saveSoon(conversation));
   const figures = { sentAt: performance.now(), firstAt: null, numDeltas: 0, usage: null };
   try {
+    await prepare([model], { signal: abort });
+    figures.sentAt = performance.now();
     const json = body(conversation, node, model);
     for await (const { data } of events("/v1/chat/completions", { json, signal: abort })) {
       if (data.usage) figures.usage = data.usage;

@@ -6,6 +6,8 @@ import { setting } from "../../lib/settings.js";
 import { html, useEffect, useRef, useSignal } from "../../lib/ui.js";
 import { Icon, IconButton } from "../../components/icon.js";
 import { ModelPicker } from "../../components/model_picker.js";
+import { ModelStates } from "../../components/model_state.js";
+import { NoModel } from "../../components/no_model.js";
 import { Empty, Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { current, openConversation } from "./conversations.js";
@@ -13,7 +15,7 @@ import { ConversationList } from "./list.js";
 import { model } from "./model.js";
 import { OptionsPanel } from "./options.js";
 import { Composer } from "./question_editor.js";
-import { speechError } from "./speech.js";
+import { speechError, speechModel, spoken } from "./speech.js";
 import { Thread } from "./thread.js";
 
 const isListShown = setting("chat.list", true);
@@ -51,6 +53,8 @@ export function View({ path }) {
         <div class="chat-foot column">
           ${speechError.value &&
           html`<${Notice} kind="error" onClose=${() => (speechError.value = null)}>The answer cannot be read aloud: ${speechError}<//>`}
+          <${ModelStates} names=${[model.value]} />
+          ${spoken.value && html`<${ModelStates} names=${[speechModel()]} isQuiet />`}
           <${Composer} conversation=${conversation} onAsk=${onAsk} />
         </div>
       </div>
@@ -62,9 +66,7 @@ function Welcome() {
   const hasNone = models.value !== null && modelsFor("generate").length === 0;
   return html`<div class="view-body welcome">
     ${hasNone
-      ? html`<${Empty} icon="chat" title="No language model">
-          <p>This server has no model that answers in text. Load one, such as <code>smollm2-135m</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
-        <//>`
+      ? html`<${NoModel} task="generate" />`
       : html`<${Empty} icon="chat" title="Ask something"><p>Answers come from ${model.value || "the model"} on this server.</p><//>`}
   </div>`;
 }

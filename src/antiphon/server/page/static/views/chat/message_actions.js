@@ -6,7 +6,7 @@ import { IconButton } from "../../components/icon.js";
 import { keep } from "./conversations.js";
 import { regenerate, runningIn } from "./generation.js";
 import { model } from "./model.js";
-import { canSpeak, speak, spoken, stopSpeaking } from "./speech.js";
+import { downloadOfSpeech, speak, speechModel, spoken, stopSpeaking } from "./speech.js";
 
 export function QuestionActions({ node, conversation, onEdit }) {
   const isBusy = Boolean(runningIn(conversation));
@@ -32,11 +32,17 @@ export function AnswerActions({ node, conversation }) {
     <${CopyButton} text=${() => node.content} label="Copy the answer" size=${16} />
     <${IconButton} icon="redo" label="Answer again" disabled=${isBusy || !model.value} size=${16}
       onClick=${() => regenerate(conversation, model.value, node)} />
-    ${canSpeak() && node.content &&
+    ${speechModel() && node.content &&
     html`<${IconButton} icon=${isSpoken ? "stop" : "speaker"} label=${isSpoken ? "Stop reading aloud" : "Read aloud"} size=${16}
-      aria-pressed=${isSpoken ? "true" : "false"} onClick=${() => (isSpoken ? stopSpeaking() : speak(node))} />`}
+      aria-pressed=${isSpoken ? "true" : "false"} title=${readingTitle(isSpoken)} onClick=${() => (isSpoken ? stopSpeaking() : speak(node))} />`}
     <${IconButton} icon="branch" label="Continue in a new chat" onClick=${branch} size=${16} />
   </div>`;
+}
+
+function readingTitle(isSpoken) {
+  if (isSpoken) return "Stop reading aloud";
+  const download = downloadOfSpeech();
+  return download ? `Read aloud (${download})` : "Read aloud";
 }
 
 /** Selection of a message's version, if there are several. */

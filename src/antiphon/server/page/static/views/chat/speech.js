@@ -1,7 +1,8 @@
 // Reading an answer aloud while its sound is generated.
 import { readBody, request } from "../../lib/api.js";
+import { bytes } from "../../lib/format.js";
 import { plainText } from "../../lib/markdown.js";
-import { modelsFor } from "../../lib/models.js";
+import { cardOf, modelsFor, prepare } from "../../lib/models.js";
 import { SoundPlayer, pcmSamples } from "../../lib/player.js";
 import { effect, signal } from "../../lib/ui.js";
 
@@ -10,7 +11,14 @@ export const spoken = signal(null);
 /** Error of the last message to be read, or null. */
 export const speechError = signal(null);
 
-export const canSpeak = () => modelsFor("synthesize").length > 0;
+/** Return the name of the model that reads answers aloud, or undefined without one. */
+export const speechModel = () => modelsFor("synthesize")[0]?.id;
+
+/** Return what the first reading downloads, in words, or an empty string. */
+export function downloadOfSpeech() {
+  const missing = cardOf(speechModel())?.missing_bytes;
+  return missing ? `downloads ${bytes(missing)} on first use` : "";
+}
 
 export function stopSpeaking() {
   const now = spoken.peek();
@@ -32,13 +40,15 @@ export async function speak(node) {
     if (player.state.value === "ended" && spoken.peek()?.player === player) spoken.value = null;
   });
   try {
-    const json = { model: modelsFor("synthesize")[0].id, input: text, response_format: "pcm" };
+    const model = speechModel();
+    await prepare([model], { signal: controller.signal });
+    const json = { model, input: text, response_format: "pcm" };
     const response = await request("/v1/audio/speech", { json, signal: controller.signal });
     for await (const samples of pcmSamples(readBody(response))) player.push(samples);
     player.end();
   } catch (error) {
     if (error.name === "AbortError") return;
-    speechError.value = error.message;
+    speechError.value = error.reason ?? error.message;
     stopSpeaking();
     unfollow();
   }

@@ -3,6 +3,7 @@ import { readBody, request } from "../../lib/api.js";
 import { json, srt, vtt } from "../../lib/captions.js";
 import { download, fileName } from "../../lib/download.js";
 import { bytes } from "../../lib/format.js";
+import { ModelError, prepare } from "../../lib/models.js";
 import { setting } from "../../lib/settings.js";
 import { html, signal } from "../../lib/ui.js";
 import { Icon } from "../../components/icon.js";
@@ -31,7 +32,7 @@ async function make(what, work) {
   try {
     await work(controller.signal);
   } catch (error) {
-    if (error.name !== "AbortError") failure.value = error.message;
+    if (error.name !== "AbortError" && !(error instanceof ModelError)) failure.value = error.message;
   } finally {
     making.value = null;
   }
@@ -41,6 +42,7 @@ const titleOf = (asked) => asked.text.trim().split(/\s+/).slice(0, 6).join(" ");
 
 const saveSound = (asked, kind) =>
   make(kind, async (aborted) => {
+    await prepare([asked.model], { signal: aborted });
     const response = await request("/v1/audio/speech", { json: bodyOf(asked, kind), signal: aborted });
     const chunks = [];
     for await (const chunk of readBody(response)) {

@@ -1,13 +1,14 @@
 // View of text to speech.
 import { whole } from "../../lib/format.js";
 import { models, modelsFor } from "../../lib/models.js";
-import { hrefOf } from "../../lib/navigate.js";
 import { setting } from "../../lib/settings.js";
 import { html, signal } from "../../lib/ui.js";
 import { Slider, TextArea } from "../../components/fields.js";
 import { Icon } from "../../components/icon.js";
 import { ModelPicker } from "../../components/model_picker.js";
-import { Empty, Notice } from "../../components/notice.js";
+import { ModelStates } from "../../components/model_state.js";
+import { NoModel } from "../../components/no_model.js";
+import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { Downloads } from "./downloads.js";
 import { Reader } from "./reader.js";
@@ -21,13 +22,7 @@ const text = signal("");
 export function View() {
   const hasNone = models.value !== null && modelsFor("synthesize").length === 0;
   return html`<${ViewHeader} title="Speak"><${ModelPicker} task="synthesize" chosen=${model} /><//>
-    <div class="view-body">${hasNone ? html`<${NoModel} />` : html`<${Body} />`}</div>`;
-}
-
-function NoModel() {
-  return html`<${Empty} icon="speaker" title="No speech model">
-    <p>This server has no model that speaks. Load one, such as <code>hibari-6m</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
-  <//>`;
+    <div class="view-body">${hasNone ? html`<${NoModel} task="synthesize" />` : html`<${Body} />`}</div>`;
 }
 
 function Body() {
@@ -49,6 +44,7 @@ function Body() {
       <${Slider} label="Speed" min="0.25" max="4" step="0.05" value=${speed.value} shown=${`${speed.value} ×`}
         onChange=${(value) => (speed.value = value)} />
     </div>
+    <${ModelStates} names=${[model.value]} />
     ${speechError.value && html`<${Notice} kind="error" onClose=${() => (speechError.value = null)}>${speechError}<//>`}
     ${speech.value && html`<${Reader} key=${speech.value} speech=${speech.value} />`}
     <${VoicePicker} />

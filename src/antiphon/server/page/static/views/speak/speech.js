@@ -1,6 +1,7 @@
 // Speech of a text: plays the sound while it is generated, and receives the times of the words.
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
+import { ModelError, prepare } from "../../lib/models.js";
 import { SoundPlayer, floatsOf } from "../../lib/player.js";
 import { signal } from "../../lib/ui.js";
 import { placeWords } from "../../lib/word_places.js";
@@ -27,6 +28,7 @@ const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.cha
 
 /** Generate a speech: `onClause` receives `{text, start, end, words}`, `onSound` bytes. Resolves to the usage. */
 export async function synthesize(asked, format, { signal: aborted, onClause, onSound }) {
+  await prepare([asked.model], { signal: aborted });
   const json = { ...bodyOf(asked, format), stream_format: "sse", words: true };
   let usage = null;
   for await (const { data } of events(ROUTE, { json, signal: aborted })) {
@@ -69,7 +71,7 @@ export class Speech {
     } catch (error) {
       if (error.name === "AbortError") return;
       this.player.end(); // play the sound received so far
-      speechError.value = error.message;
+      if (!(error instanceof ModelError)) speechError.value = error.message;
     }
   }
 

@@ -1,6 +1,6 @@
 // Selection of a voice, or of several to mix, with samples.
 import { html, useEffect, useId } from "../../lib/ui.js";
-import { models } from "../../lib/models.js";
+import { cardOf, isBusy } from "../../lib/models.js";
 import { Icon, IconButton } from "../../components/icon.js";
 import { Notice } from "../../components/notice.js";
 import { playSample, sampleError, sampled, stopSample } from "./samples.js";
@@ -11,7 +11,7 @@ import {
 
 export function VoicePicker() {
   const name = model.value;
-  const card = (models.value ?? []).find((known) => known.id === name);
+  const card = cardOf(name);
   const isLoaded = card?.state === "ready";
   useEffect(() => {
     if (isLoaded) findVoices(name);
@@ -20,15 +20,15 @@ export function VoicePicker() {
   return html`<section class="panel voices" aria-labelledby="voices-title">
     <h2 id="voices-title">Voice</h2>
     ${voicesError.value && html`<${Notice} kind="error" onClose=${() => (voicesError.value = null)}>${voicesError}<//>`}
-    ${isKnown ? html`<${Mixture} name=${name} />` : html`<${Unknown} name=${name} isLoaded=${isLoaded} />`}
+    ${isKnown ? html`<${Mixture} name=${name} />` : html`<${Unknown} name=${name} card=${card} isLoaded=${isLoaded} />`}
     ${sampleError.value && html`<${Notice} kind="error" onClose=${() => (sampleError.value = null)}>${sampleError}<//>`}
   </section>`;
 }
 
-function Unknown({ name, isLoaded }) {
+function Unknown({ name, card, isLoaded }) {
   if (isLoaded) return voicesError.value ? null : html`<p class="hint">Finding the voices…</p>`;
   return html`<p class="hint">The model's own voice speaks. Its other voices are known once it is loaded.</p>
-    <p><button type="button" disabled=${!name} onClick=${() => findVoices(name)}>Load the model and show its voices</button></p>`;
+    <p><button type="button" disabled=${!card || isBusy(card)} onClick=${() => findVoices(name)}>Load the model and show its voices</button></p>`;
 }
 
 function Mixture({ name }) {

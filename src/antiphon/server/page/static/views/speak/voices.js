@@ -1,6 +1,6 @@
 // Voices of the chosen model, and the user's mixture of them.
 import { getJson } from "../../lib/api.js";
-import { models, refreshModels } from "../../lib/models.js";
+import { ModelError, prepare } from "../../lib/models.js";
 import { setting } from "../../lib/settings.js";
 import { signal } from "../../lib/ui.js";
 
@@ -15,18 +15,17 @@ export const voicesError = signal(null);
 const MAX_PARTS = 5;
 let asked = "";
 
-/** Fetch a model's voices. This loads the model, so it is automatic only for loaded models. */
+/** Fetch a model's voices. This downloads and loads the model, so it is automatic only for loaded models. */
 export async function findVoices(name) {
   if (!name || voices.peek()?.model === name || asked === name) return;
   asked = name;
   voicesError.value = null;
   try {
+    await prepare([name]);
     const found = await getJson(`/v1/audio/voices?model=${encodeURIComponent(name)}`);
     if (model.peek() === name) voices.value = { ...found, model: name };
-    const card = models.peek()?.find((known) => known.id === name);
-    if (card && card.state !== "ready") refreshModels().catch(() => {});
   } catch (error) {
-    if (model.peek() === name) voicesError.value = error.message;
+    if (model.peek() === name && !(error instanceof ModelError)) voicesError.value = error.message;
   } finally {
     asked = "";
   }

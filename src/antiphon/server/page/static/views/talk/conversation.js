@@ -2,12 +2,12 @@
 import { announce } from "../../lib/announce.js";
 import { check, connection } from "../../lib/connection.js";
 import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
-import { modelsFor, refreshModels } from "../../lib/models.js";
+import { END_OF_TURN, ModelError, modelsFor, prepare, refreshModels } from "../../lib/models.js";
 import { effect, signal } from "../../lib/ui.js";
 import { handle } from "./events.js";
 import { Playback } from "./playback.js";
 import { RealtimeSession } from "./session.js";
-import { chatModel, isPushToTalk, RATE, sessionFields, transcriptionModel } from "./settings.js";
+import { chatModel, detection, isPushToTalk, RATE, SEMANTIC, sessionFields, transcriptionModel } from "./settings.js";
 import {
   entries,
   entryFor,
@@ -48,24 +48,44 @@ let numTries = 0;
 let retryTimer = 0;
 let stopWaiting = () => {};
 let attempt = 0; // counts starts and ends, so that results of earlier attempts are ignored
+let preparing = null; // AbortController of the wait for the models
 let lastWords = null; // reason for which the server is about to close the session
 let numTyped = 0;
 const stopped = new Set(); // responses that the user stopped, whose remaining events are dropped
 
 export const missingTasks = () => Object.keys(NEEDED).filter((task) => modelsFor(task).length === 0);
 
+/** Return the models that a conversation uses: to hear, to answer, to speak, and to notice the end of a sentence. */
+export function usedModels() {
+  const first = (task) => modelsFor(task)[0]?.id;
+  const named = (chosen, task) => (modelsFor(task).some((card) => card.id === chosen.value) ? chosen.value : first(task));
+  const names = [named(transcriptionModel, "transcribe"), named(chatModel, "generate"), first("synthesize")];
+  if (detection.value === SEMANTIC) names.push(END_OF_TURN);
+  return names.filter(Boolean);
+}
+
 // -- start and end -------------------------------------------------------------------------------------------------
 
-/** Start a conversation, or continue the last (`goesOn`); `byTyping`: without a microphone. Call in a click handler. */
+/**
+ * Start a conversation, or continue the last (`goesOn`), once its models are loaded; `byTyping`: without a microphone.
+ * Call in a click handler.
+ */
 export async function start({ goesOn = false, byTyping = false } = {}) {
   if (status.peek() !== "idle") return;
   attempt += 1;
   const mine = attempt;
   problem.value = null;
-  status.value = "connecting";
+  status.value = "preparing";
   numTries = 0;
   openPlayback();
+  preparing = new AbortController();
   try {
+    await refreshModels(); // asks for the key if one is needed
+    if (mine !== attempt) return;
+    chooseModels();
+    await prepare(usedModels(), { signal: preparing.signal });
+    if (mine !== attempt) return;
+    status.value = "connecting";
     if (!byTyping) {
       const opened = await openMicrophone({ rate: RATE, onFrame, onLost: loseMicrophone });
       if (mine !== attempt) return opened.close();
@@ -73,14 +93,12 @@ export async function start({ goesOn = false, byTyping = false } = {}) {
       hasMicrophone.value = true;
       opened.isMuted = isMuted.peek();
     }
-    await refreshModels(); // asks for the key if one is needed
-    if (mine !== attempt) return;
-    chooseModels();
     if (!goesOn) entries.value = [];
     connect();
   } catch (error) {
     if (mine !== attempt) return;
     end();
+    if (error instanceof ModelError) return; // the model's state on the page has the reason
     problem.value = { kind: "error", text: error.message, isMicrophone: error instanceof MicrophoneError };
   }
 }
@@ -88,6 +106,7 @@ export async function start({ goesOn = false, byTyping = false } = {}) {
 /** End the conversation; its transcript stays on the page. */
 export function end() {
   attempt += 1;
+  preparing?.abort();
   clearTimeout(retryTimer);
   stopWaiting();
   if (status.peek() === "open") announce("The conversation has ended");

@@ -3,10 +3,11 @@ import { hasModels } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
 import { html, useSignal } from "../../lib/ui.js";
 import { Icon, IconButton } from "../../components/icon.js";
+import { ModelStates } from "../../components/model_state.js";
 import { Empty, Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { Controls } from "./controls.js";
-import { missingTasks, NEEDED, start } from "./conversation.js";
+import { missingTasks, NEEDED, start, usedModels } from "./conversation.js";
 import { Median } from "./latency.js";
 import { isPushToTalk } from "./settings.js";
 import { SettingsPanel } from "./settings_panel.js";
@@ -16,6 +17,7 @@ import { Waves } from "./waves.js";
 
 const WORDS = {
   idle: "Not connected",
+  preparing: "Waiting for the models",
   connecting: "Connecting",
   reconnecting: "Waiting for the server",
   listening: "Listening",
@@ -45,7 +47,7 @@ function Main() {
     ${!isFresh && html`<${Stage} />`}
     <${Transcript}>
       <${Problem} />
-      ${isFresh && html`<${Welcome} />`}
+      ${isFresh ? html`<${Welcome} />` : html`<${Needs} isQuiet />`}
     <//>
     <${Controls} />`;
 }
@@ -72,17 +74,24 @@ function Welcome() {
     <p>${how} Speak again to interrupt it. Sound goes to this server only.</p>
     <button type="button" class="primary start" onClick=${() => start()}><${Icon} name="microphone" /> Start talking</button>
     <p class="hint">With headphones, an answer never interrupts itself.</p>
+    <${Needs} />
   <//>`;
 }
+
+/** What the conversation's models still need before it begins. */
+const Needs = ({ isQuiet }) => html`<${ModelStates} names=${usedModels()} isQuiet=${isQuiet} />`;
 
 function NoModels({ missing }) {
   return html`<div class="view-body welcome">
     <${Empty} icon="microphone" title="A model is missing">
-      <p>A conversation needs ${Object.values(NEEDED).join(", ")}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")}.</p>
+      <p>A conversation needs ${list(Object.values(NEEDED))}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")},
+        and it loads no models by itself. Start it with such models, or without <code>--load-on-use configured</code>.</p>
       <p><a href=${hrefOf("models")}>Models of this server</a></p>
     <//>
   </div>`;
 }
+
+const list = (words) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
 function Problem() {
   const found = problem.value;

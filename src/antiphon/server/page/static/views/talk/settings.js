@@ -10,6 +10,7 @@ const UNSETTLED = "item.input_audio_transcription.unsettled";
 const PCM = { type: "audio/pcm", rate: RATE };
 
 export const PUSH_TO_TALK = "push_to_talk";
+export const SEMANTIC = "semantic_vad";
 
 export const chatModel = setting("talk.chat_model", "");
 export const transcriptionModel = setting("talk.transcription_model", "");
@@ -54,6 +55,6 @@ export function sessionFields() {
 
 function turnDetection() {
   if (isPushToTalk.value) return null;
-  if (detection.value === "semantic_vad") return { type: "semantic_vad", eagerness: eagerness.value };
+  if (detection.value === SEMANTIC) return { type: SEMANTIC, eagerness: eagerness.value };
   return { type: "server_vad" };
 }

@@ -16,7 +16,7 @@ const DETECTIONS = [
 ];
 const DETECTION_HINTS = {
   server_vad: "Half a second without speech ends your turn.",
-  semantic_vad: "A model (smart-turn) decides whether you have finished; the server downloads it on first use.",
+  semantic_vad: "A model (smart-turn) decides whether you have finished.",
   push_to_talk: "Hold the button or the space bar while you speak.",
 };
 const EAGERNESS = [
@@ -29,8 +29,11 @@ const EAGERNESS = [
 /** Voices of the server's speech model, `{model, names}`; null until known. */
 const voices = signal(null);
 
+/** Return whether the speech model is loaded: asking for its voices would download and load it. */
+const canListVoices = () => modelsFor("synthesize")[0]?.state === "ready";
+
 async function findVoices() {
-  if (voices.peek() || modelsFor("synthesize").length === 0) return;
+  if (voices.peek() || !canListVoices()) return;
   try {
     const told = await getJson("/v1/audio/voices");
     voices.value = { model: told.model, names: told.data.filter((known) => known.same_as === null).map((known) => known.id) };
@@ -53,7 +56,7 @@ effect(() => {
 
 export function SettingsPanel({ onClose }) {
   const id = useId();
-  useEffect(() => void findVoices(), [modelsFor("synthesize").length]);
+  useEffect(() => void findVoices(), [canListVoices()]);
   const set = (chosen) => (value) => (chosen.value = value);
   const useTool = (name) => (isUsed) => {
     const others = toolNames.value.filter((known) => known !== name);

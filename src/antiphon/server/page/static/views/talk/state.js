@@ -1,7 +1,7 @@
 // State of the conversation, which is kept while other views are open.
 import { computed, signal } from "../../lib/ui.js";
 
-/** State of the session: `idle`, `connecting`, `open`, or `reconnecting` after the connection broke. */
+/** State of the session: `idle`, `preparing` its models, `connecting`, `open`, or `reconnecting` after the connection broke. */
 export const status = signal("idle");
 /** Message `{kind, text}` on top of the view, or null. */
 export const problem = signal(null);

@@ -9,16 +9,16 @@ export function Transcript({ children }) {
   const body = useRef(null);
   const isAtEnd = useRef(true);
   const onScroll = ({ target }) => (isAtEnd.current = target.scrollHeight - target.scrollTop - target.clientHeight < 48);
+  const toEnd = () => {
+    const place = body.current; // null once the view is closed
+    if (place && isAtEnd.current) place.scrollTop = place.scrollHeight;
+  };
   useEffect(() => {
-    const follow = new ResizeObserver(() => {
-      if (isAtEnd.current) body.current.scrollTop = body.current.scrollHeight;
-    });
+    const follow = new ResizeObserver(toEnd);
     follow.observe(body.current.firstElementChild);
     return () => follow.disconnect();
   }, []);
-  useLayoutEffect(() => {
-    if (isAtEnd.current) body.current.scrollTop = body.current.scrollHeight;
-  });
+  useLayoutEffect(toEnd);
   return html`<div class="view-body talk-transcript" ref=${body} onScroll=${onScroll} tabindex="0" role="region" aria-label="What was said">
     <div class="column">
       ${children}

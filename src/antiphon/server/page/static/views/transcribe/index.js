@@ -1,16 +1,19 @@
 // View of transcriptions of files and of the microphone.
 import { clock } from "../../lib/format.js";
 import { models, modelsFor } from "../../lib/models.js";
-import { hrefOf } from "../../lib/navigate.js";
 import { html, useRef, useState } from "../../lib/ui.js";
 import { Icon } from "../../components/icon.js";
 import { ModelPicker } from "../../components/model_picker.js";
-import { Empty, Notice } from "../../components/notice.js";
+import { ModelStates } from "../../components/model_state.js";
+import { NoModel } from "../../components/no_model.js";
+import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
-import { isOpening, live, liveError, startLive } from "./live.js";
+import { live, liveError, opening, startLive } from "./live.js";
 import { Options, model } from "./options.js";
 import { RecordCard } from "./record_card.js";
 import { addFiles, records } from "./records.js";
+
+const OPENING = { model: "Waiting for the model…", microphone: "Asking for the microphone…" };
 
 export function View() {
   const [isOver, setOver] = useState(false); // a file is dragged over the view
@@ -31,19 +34,14 @@ export function View() {
     },
   };
   return html`<${ViewHeader} title="Transcribe"><${ModelPicker} task="transcribe" chosen=${model} /><//>
-    <div class=${`view-body ${isOver ? "dropping" : ""}`} ...${drag}>${hasNone ? html`<${NoModel} />` : html`<${Body} />`}</div>`;
-}
-
-function NoModel() {
-  return html`<${Empty} icon="file" title="No transcription model">
-    <p>This server has no model that transcribes. Load one, such as <code>whisper-base.en</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
-  <//>`;
+    <div class=${`view-body ${isOver ? "dropping" : ""}`} ...${drag}>${hasNone ? html`<${NoModel} task="transcribe" />` : html`<${Body} />`}</div>`;
 }
 
 function Body() {
   const hasModel = model.value !== "" && models.value !== null;
   return html`<div class="column transcribe">
     ${live.value ? html`<${Recording} session=${live.value} />` : html`<${Sources} isOff=${!hasModel} />`}
+    <${ModelStates} names=${[model.value]} />
     ${liveError.value && html`<${Notice} kind="error" onClose=${() => (liveError.value = null)}>${liveError}<//>`}
     <${Options} />
     ${records.value.length > 0 &&
@@ -64,8 +62,8 @@ function Sources({ isOff }) {
       <button type="button" class="primary" disabled=${isOff} onClick=${() => input.current.click()}>
         <${Icon} name="upload" size=${16} /> Choose files
       </button>
-      <button type="button" disabled=${isOff || isOpening.value} onClick=${startLive}>
-        <${Icon} name="microphone" size=${16} /> ${isOpening.value ? "Asking for the microphone…" : "Use the microphone"}
+      <button type="button" disabled=${isOff || opening.value} onClick=${startLive}>
+        <${Icon} name="microphone" size=${16} /> ${OPENING[opening.value] ?? "Use the microphone"}
       </button>
     </div>
     <input ref=${input} type="file" multiple accept="audio/*,video/*" hidden onChange=${choose} aria-label="Files to transcribe" />

@@ -1,9 +1,11 @@
 // Live transcription of the microphone by a transcription session of /v1/realtime.
 import { announce } from "../../lib/announce.js";
-import { socket } from "../../lib/api.js";
+import { ApiError, socket } from "../../lib/api.js";
 import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
+import { ModelError, prepare } from "../../lib/models.js";
 import { signal } from "../../lib/ui.js";
 import { wavOf } from "../../lib/wav.js";
+import { options } from "./options.js";
 import { Record, add } from "./records.js";
 
 const RATE = 24000;
@@ -15,14 +17,16 @@ const EMPTY = "input_audio_buffer_commit_empty";
 export const live = signal(null);
 /** Error of the microphone, or null. */
 export const liveError = signal(null);
-/** True while the browser asks for the microphone. */
-export const isOpening = signal(false);
+/** What the start waits for, the `model` or the `microphone`; null otherwise. */
+export const opening = signal(null);
 
 export async function startLive() {
-  if (live.peek() || isOpening.peek()) return;
+  if (live.peek() || opening.peek()) return;
   liveError.value = null;
-  isOpening.value = true;
+  opening.value = "model";
   try {
+    await prepare([options().model]);
+    opening.value = "microphone";
     const session = new LiveSession();
     session.microphone = await openMicrophone({
       rate: RATE,
@@ -33,10 +37,10 @@ export async function startLive() {
     live.value = session;
     announce("Recording");
   } catch (error) {
-    if (!(error instanceof MicrophoneError)) throw error;
-    liveError.value = error.message;
+    if (error instanceof MicrophoneError || error instanceof ApiError) liveError.value = error.message;
+    else if (!(error instanceof ModelError)) throw error;
   } finally {
-    isOpening.value = false;
+    opening.value = null;
   }
 }
 

@@ -2,6 +2,7 @@
 import { announce } from "../../lib/announce.js";
 import { events } from "../../lib/api.js";
 import { clock } from "../../lib/format.js";
+import { prepare } from "../../lib/models.js";
 import { signal } from "../../lib/ui.js";
 import { placeWords, wordsBySegment } from "../../lib/word_places.js";
 import { options } from "./options.js";
@@ -116,8 +117,9 @@ async function work() {
 }
 
 async function transcribe(record) {
-  record.state.value = "working";
   try {
+    await prepare([record.asked.model], { signal: record.controller.signal });
+    record.state.value = "working";
     for await (const { data } of events("/v1/audio/transcriptions", { body: formOf(record), signal: record.controller.signal })) {
       take(record, data);
     }
