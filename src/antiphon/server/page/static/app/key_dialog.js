@@ -7,13 +7,13 @@ import { TextField } from "../components/fields.js";
 const TEXTS = {
   api: {
     title: "API key",
-    why: "This server needs a key. It is one line of the file that the server was started with (--api-key-file).",
+    why: html`This server needs a key. It is one line of the file that the server was started with
+      (<code>--api-key-file</code>).`,
   },
   admin: {
     title: "Admin key",
-    why:
-      "Managing the server needs its admin key. On the server's own machine, `antiphon serve --open` opens this page " +
-      "with one; otherwise it is a line of the file given by --admin-key-file.",
+    why: html`Managing the server needs its admin key. On the server's own machine, <code>antiphon serve --open</code> opens
+      this page with one; otherwise it is a line of the file given by <code>--admin-key-file</code>.`,
   },
 };
 

@@ -1,20 +1,22 @@
 // Chat with a language model.
 import { media } from "../../lib/media.js";
-import { modelsFor, models } from "../../lib/models.js";
 import { hrefOf, navigate } from "../../lib/navigate.js";
 import { setting } from "../../lib/settings.js";
 import { html, useEffect, useRef, useSignal } from "../../lib/ui.js";
 import { Icon, IconButton } from "../../components/icon.js";
 import { ModelPicker } from "../../components/model_picker.js";
-import { Empty, Notice } from "../../components/notice.js";
+import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { current, openConversation } from "./conversations.js";
+import { ask } from "./generation.js";
+import { dropping } from "./input/attachments.js";
+import { Composer } from "./input/composer.js";
 import { ConversationList } from "./list.js";
 import { model } from "./model.js";
-import { OptionsPanel } from "./options.js";
-import { Composer } from "./question_editor.js";
+import { OptionsPanel } from "./settings/options.js";
 import { speechError } from "./speech.js";
 import { Thread } from "./thread.js";
+import { Welcome } from "./welcome.js";
 
 const isListShown = setting("chat.list", true);
 const isNarrow = media("(max-width: 760px)");
@@ -22,6 +24,7 @@ const isNarrow = media("(max-width: 760px)");
 export function View({ path }) {
   const areOptionsShown = useSignal(false);
   const isDrawerOpen = useSignal(false); // the list on a narrow screen
+  const isDraggedOver = useSignal(false);
   const follow = useRef(true);
   useEffect(() => {
     openConversation(path).then((isFound) => {
@@ -36,6 +39,10 @@ export function View({ path }) {
     follow.current = true;
     if (!path) navigate("chat", conversation.id, true);
   };
+  const askExample = (text) => {
+    onAsk();
+    ask(conversation, model.value, text);
+  };
   const label = list.value ? "Hide the list of chats" : "Show the list of chats";
   return html`<${ViewHeader} title="Chat">
       <${ModelPicker} task="generate" chosen=${model} />
@@ -46,8 +53,8 @@ export function View({ path }) {
     <//>
     <div class="chat">
       ${list.value && html`<${ConversationList} onClose=${() => (isDrawerOpen.value = false)} />`}
-      <div class="chat-main">
-        ${conversation.isEmpty ? html`<${Welcome} />` : html`<${Thread} conversation=${conversation} follow=${follow} />`}
+      <div class=${`chat-main ${isDraggedOver.value ? "dropping" : ""}`} ...${dropping((isOver) => (isDraggedOver.value = isOver))}>
+        ${conversation.isEmpty ? html`<${Welcome} onAsk=${askExample} />` : html`<${Thread} conversation=${conversation} follow=${follow} />`}
         <div class="chat-foot column">
           ${speechError.value &&
           html`<${Notice} kind="error" onClose=${() => (speechError.value = null)}>The answer cannot be read aloud: ${speechError}<//>`}
@@ -56,15 +63,4 @@ export function View({ path }) {
       </div>
       ${areOptionsShown.value && html`<${OptionsPanel} key=${conversation.id} conversation=${conversation} onClose=${() => (areOptionsShown.value = false)} />`}
     </div>`;
-}
-
-function Welcome() {
-  const hasNone = models.value !== null && modelsFor("generate").length === 0;
-  return html`<div class="view-body welcome">
-    ${hasNone
-      ? html`<${Empty} icon="chat" title="No language model">
-          <p>This server has no model that answers in text. Load one, such as <code>smollm2-135m</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
-        <//>`
-      : html`<${Empty} icon="chat" title="Ask something"><p>Answers come from ${model.value || "the model"} on this server.</p><//>`}
-  </div>`;
 }

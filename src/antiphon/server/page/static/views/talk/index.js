@@ -1,4 +1,5 @@
 // View of voice conversations.
+import { listed } from "../../lib/format.js";
 import { hasModels } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
 import { html, useSignal } from "../../lib/ui.js";
@@ -78,7 +79,7 @@ function Welcome() {
 function NoModels({ missing }) {
   return html`<div class="view-body welcome">
     <${Empty} icon="microphone" title="A model is missing">
-      <p>A conversation needs ${Object.values(NEEDED).join(", ")}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")}.</p>
+      <p>A conversation needs ${listed(Object.values(NEEDED))}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")}.</p>
       <p><a href=${hrefOf("models")}>Models of this server</a></p>
     <//>
   </div>`;

@@ -21,9 +21,27 @@ export const isOpening = signal(false);
 export async function startLive() {
   if (live.peek() || isOpening.peek()) return;
   liveError.value = null;
+  const record = new Record(named());
+  try {
+    await openLive(record);
+    add(record);
+    announce("Recording");
+  } catch (error) {
+    if (!(error instanceof MicrophoneError)) throw error;
+    liveError.value = error.message;
+  }
+}
+
+/**
+ * Transcribe the microphone into `record`, a `Record` or an object with its fields `asked`, `state`, `seconds`,
+ * `duration` and `error` and its methods `show` and `setSource`. Resolves to the session, or to null if there is one
+ * already. Throws MicrophoneError.
+ */
+export async function openLive(record) {
+  if (live.peek() || isOpening.peek()) return null;
   isOpening.value = true;
   try {
-    const session = new LiveSession();
+    const session = new LiveSession(record);
     session.microphone = await openMicrophone({
       rate: RATE,
       onFrame: (frame) => session.hear(frame),
@@ -31,10 +49,7 @@ export async function startLive() {
     });
     session.connect();
     live.value = session;
-    announce("Recording");
-  } catch (error) {
-    if (!(error instanceof MicrophoneError)) throw error;
-    liveError.value = error.message;
+    return session;
   } finally {
     isOpening.value = false;
   }
@@ -43,8 +58,8 @@ export async function startLive() {
 const named = () => `Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
 
 class LiveSession {
-  constructor() {
-    this.record = new Record(named());
+  constructor(record) {
+    this.record = record;
     this.microphone = null;
     this.frames = []; // all frames of the recording
     this.numSent = 0; // number of frames sent
@@ -58,7 +73,6 @@ class LiveSession {
   connect() {
     const { model, language, prompt } = this.record.asked;
     this.record.state.value = "recording";
-    add(this.record);
     this.socket = socket(`/v1/realtime?intent=transcription&model=${encodeURIComponent(model)}`, ["realtime"]);
     this.socket.onopen = () => {
       const transcription = { model, language: language || null, prompt: prompt || null };
