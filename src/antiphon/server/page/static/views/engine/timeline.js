@@ -1,5 +1,6 @@
 // Timeline of recent steps by model, and of requests below them, on an axis that can be moved and zoomed.
 import { IconButton } from "../../components/icon.js";
+import { media } from "../../lib/media.js";
 import { html, signal, useEffect, useRef } from "../../lib/ui.js";
 import { Canvas } from "./canvas.js";
 import { KINDS, kindColour } from "./colours.js";
@@ -11,6 +12,9 @@ const SHORTEST = 0.002;
 const LONGEST = 600;
 const DEFAULT_SPAN = 10;
 const ZOOM = 1.25;
+
+const isNarrow = media("(max-width: 760px)");
+const canHover = media("(hover: hover)");
 
 /** Seconds shown, and the window's end by the engine's clock, null while the window follows the present. */
 const span = signal(DEFAULT_SPAN);
@@ -75,7 +79,7 @@ export function Timeline() {
       <${IconButton} icon="plus" label="Zoom in" onClick=${() => zoom(0.5)} />
       <button type="button" onClick=${follow} disabled=${isFollowing && span.value === DEFAULT_SPAN}>Now</button>
     </div>
-    <${Canvas} class="timeline" height=${timelineHeight(rows)} draw=${draw} setUp=${setUp} label=${label} role="img" tabindex="0"
+    <${Canvas} class="timeline" height=${timelineHeight(rows, isNarrow.value)} draw=${draw} setUp=${setUp} label=${label} role="img" tabindex="0"
       onKeyDown=${onKey} />
     <p class="detail number" role="status">${detail()}</p>
     <ul class="plot-keys">
@@ -91,8 +95,11 @@ function detail() {
   const { step, request } = chosen.value ?? {};
   if (step) return describeStep(step);
   if (request) return describeRequest(known.requests.get(request.id) ?? request, now());
-  return "Point at a step or a request to see what it is.";
+  if (known.steps.length === 0 && hasNoRequest()) return "No step yet. Steps and requests appear here as they run.";
+  return `${canHover.value ? "Point at" : "Touch"} a step or a request to see what it is.`;
 }
+
+const hasNoRequest = () => known.ended.length === 0 && known.requests.size === 0;
 
 const spanText = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`);
 
