@@ -74,9 +74,12 @@ def test_a_narrow_screen_has_figures_in_place_of_empty_plots(watched: WatchedPag
     expect(plots).to_have_count(0)
     expect(page.get_by_text("No request in the last two minutes.")).to_be_visible()
     expect(page.locator("[data-title='Tokens per second'] b")).to_have_text(["–", "–"])
+    expect(page.get_by_text("Nothing ran in the last 10 s.")).to_be_visible()
+    expect(page.locator("canvas.timeline")).to_have_count(0)
     watched.check_accessible()
     page.evaluate(FILL, 700)
     expect(plots).to_have_count(1)
+    expect(page.locator("canvas.timeline")).to_be_visible()
     expect(page.get_by_text("came faster")).to_have_count(0)
 
 

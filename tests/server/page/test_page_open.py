@@ -60,4 +60,6 @@ def test_the_page_that_is_opened_manages_the_server_and_its_address_works_once(
         page.get_by_role("link", name="Models").click()
         dialog = page.get_by_role("dialog", name="Admin key")
         expect(dialog.get_by_role("alert")).to_contain_text("used already or has expired")
+        expect(dialog.locator("code").first).to_have_text("antiphon serve --open")
+        expect(dialog).not_to_contain_text("`")
         watched.check_accessible()

@@ -29,6 +29,11 @@ export function lanes([from, until]) {
   return found;
 }
 
+/** Return whether a step or a request is in the window. */
+export function hasContent(rows, [from, until]) {
+  return rows.some((row) => row.request) || known.steps.slice(firstAfter(from)).some((step) => step.end > from && step.start < until);
+}
+
 /**
  * Return a height with room for MAX_REQUESTS, so that the page does not move when requests come and go. A narrow screen
  * has room for the requests shown.
