@@ -1,5 +1,6 @@
 // Row of one model: description, state and actions.
 import { IconButton } from "../../components/icon.js";
+import { prose } from "../../components/prose.js";
 import { bytes, plural, seconds } from "../../lib/format.js";
 import { html } from "../../lib/ui.js";
 import { busy, cancelPull, downloads, failures, load, pull, setPinned, unload } from "./store.js";
@@ -33,7 +34,7 @@ export function Row({ card, colour, onDelete }) {
     <div class="model-words">
       <p class="model-name">${colour && html`<span class=${`swatch part weights ${colour}`} aria-hidden="true"></span> `}${name}</p>
       <p class="hint number">${facts(card).filter(Boolean).join(" · ")}</p>
-      ${failure && !progress && html`<p class="wrong">${failure}</p>`}
+      ${failure && !progress && html`<p class="wrong">${prose(failure)}</p>`}
     </div>
     ${progress ? html`<${Progress} name=${name} progress=${progress} canCancel=${name in downloads.value} />` : html`<${Actions} card=${card} onDelete=${onDelete} />`}
   </li>`;
