@@ -4,6 +4,7 @@
 # make lint       linters and types
 # make soak       random and long tests for MINUTES (20 by default), which neither command runs
 # make sanitize   the native operations' tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# make wheel      the source archive and a wheel for this machine, in the folder DIST (dist by default)
 #
 # TORCH=cpu or TORCH=cuda chooses the build of PyTorch; by default it is cuda where there is an NVIDIA driver.
 
@@ -14,6 +15,7 @@ MODELS ?=
 PORT ?= 8000
 TORCH ?= auto
 MINUTES ?= 20
+DIST ?= dist
 
 # What a stamp's installation was made from; Python files of an editable one are read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
@@ -28,16 +30,21 @@ WEIGHTS := smollm2-135m all-minilm-l6-v2 hibari-6m whisper-tiny.en english-phone
 MORE_WEIGHTS := kokoro-82m qwen2.5-coder-0.5b tinyllama-1.1b gemma-3-270m whisper-base whisper-base.en stories-15m smart-turn
 # The package need not be installed yet.
 PULL := env PYTHONPATH=src $(BIN)/python -c "from antiphon.cli.app import main; main()" pull
+UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python $$($(BIN)/python deploy/pip_sources.py)
 # uv installs packages while pip compiles the extension.
-PACKAGES = $(STAGE) run packages $(BIN)/uv pip install --quiet --python $(BIN)/python --requirements pyproject.toml \
-	$$($(BIN)/python deploy/pip_sources.py) $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
-PROJECT = $(STAGE) run extension $(BIN)/python -m pip install --quiet --no-deps
+PACKAGES = $(STAGE) run packages $(UV_INSTALL) --requirements pyproject.toml \
+	$$($(BIN)/python deploy/torch_index.py --build $(TORCH))
+# Objects stay here, so that only changed sources are compiled again. An isolated build would have other include paths
+# each time.
+BUILD_DIR := build/{wheel_tag}
+PROJECT = $(STAGE) run extension $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation \
+	--config-settings "build-dir=$(BUILD_DIR)"
 PYTEST := $(BIN)/pytest --times {times}
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # The files that have a test with one of these markers; importing all others takes long. Cases are run by other tests.
 MARKED = $$(grep --recursive --files-with-matches --extended-regexp "mark\.($(1))\>" tests --include="test_*.py" --exclude-dir=cases)
 
-.PHONY: run test test-all lint soak sanitize clean
+.PHONY: run test test-all lint soak sanitize wheel clean
 .PHONY: stages-of-test stage-fast stage-browser stage-weights stage-more-weights stage-sanitize stage-slow stage-alone
 
 run: | $(BIN)/uv
@@ -97,6 +104,9 @@ soak: $(VENV)/.packages-test-all $(VENV)/.extension $(VENV)/.chromium
 
 sanitize: $(VENV)/.packages-test $(VENV)/.extension stage-sanitize
 
+wheel: $(VENV)/.packages-wheel
+	$(BIN)/python deploy/build_release.py --folder "$(DIST)" --build-dir "$(BUILD_DIR)"
+
 clean:
 	rm -rf $(VENV) build dist
 
@@ -104,24 +114,33 @@ $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 
-$(VENV)/.packages: pyproject.toml | $(BIN)/uv
+# What compiles the extension, installed before uv installs large packages in the same environment.
+$(VENV)/.packages-build: pyproject.toml | $(BIN)/uv
+	$(UV_INSTALL) --group build
+	touch $@
+
+$(VENV)/.packages-wheel: pyproject.toml | $(VENV)/.packages-build
+	$(UV_INSTALL) --group wheel
+	touch $@
+
+$(VENV)/.packages: pyproject.toml | $(VENV)/.packages-build
 	$(PACKAGES)
 	touch $@
 
-$(VENV)/.packages-test: pyproject.toml | $(BIN)/uv
+$(VENV)/.packages-test: pyproject.toml | $(VENV)/.packages-build
 	$(PACKAGES) --extra test
 	touch $(VENV)/.packages $@
 
-$(VENV)/.packages-test-all: pyproject.toml | $(BIN)/uv
+$(VENV)/.packages-test-all: pyproject.toml | $(VENV)/.packages-wheel
 	$(PACKAGES) --extra test --extra test-all
 	touch $(VENV)/.packages $(VENV)/.packages-test $@
 
-$(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/uv
+$(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(VENV)/.packages-build
 	$(PROJECT) .
 	rm -f $(VENV)/.extension
 	touch $@
 
-$(VENV)/.extension: $(BUILD_INPUTS) | $(BIN)/uv
+$(VENV)/.extension: $(BUILD_INPUTS) | $(VENV)/.packages-build
 	$(PROJECT) --no-compile --editable .
 	touch $(VENV)/.installed $@
 

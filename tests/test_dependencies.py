@@ -65,6 +65,22 @@ def test_every_requirement_has_a_lower_bound() -> None:
     assert [str(each) for each in declared() if not any(part.operator in bounded for part in each.specifier)] == []
 
 
+def test_the_groups_build_and_wheel_have_what_the_backend_requires_and_lower_bounds() -> None:
+    groups = PROJECT["dependency-groups"]
+    assert set(PROJECT["build-system"]["requires"]) < set(groups["build"])
+    assert groups["wheel"][0] == {"include-group": "build"}
+    assert all(">=" in requirement for requirement in groups["build"] + groups["wheel"][1:])
+
+
+def test_the_workflow_of_a_release_answers_with_every_python_that_is_supported() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    versions = {line.split()[-1] for line in PROJECT["project"]["classifiers"] if line.count(".") == 1}
+    (tried,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert set(re.findall(r"[\d.]+", tried)) == versions
+    for script in re.findall(r"python (deploy/\S+\.py)", workflow):
+        assert (ROOT / script).is_file()
+
+
 @pytest.mark.parametrize(
     "names, requirements",
     [

@@ -4,15 +4,15 @@
 #include <chrono>
 #include <cstring>
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__aarch64__)
 #include <arm_neon.h>
-#include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #include "base/scratch.h"
 #include "base/thread_pool.h"
+#include "base/variant.h"
 
 namespace antiphon {
 namespace {
@@ -37,9 +37,9 @@ struct Reading {
 
 constexpr int kChains = 12;  // independent sums
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__aarch64__)
 constexpr std::int64_t kInt8Multiplications = kChains * 16;
-bool has_int8() { return getauxval(AT_HWCAP) & (1ul << 20); }  // HWCAP_ASIMDDP
+bool has_int8() { return has_dot_products(); }
 __attribute__((target("arch=armv8.2-a+dotprod"))) float multiply_int8(std::int64_t rounds) {
     int32x4_t totals[kChains];
 #pragma GCC unroll 12

@@ -39,4 +39,10 @@ struct Variant {
 // Variants that this processor can run, best first; never empty.
 const std::vector<Variant> &variants();
 
+#if defined(__aarch64__)
+// Whether this processor has dot products of 8-bit integers, and arithmetic with 16-bit floats.
+bool has_dot_products();
+bool has_half_arithmetic();
+#endif
+
 }  // namespace antiphon

@@ -1,6 +1,6 @@
 #include "base/variant.h"
 
-#if defined(ANTIPHON_ARM_VARIANTS)
+#if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(ANTIPHON_X86_VARIANTS)
 #include <cpuid.h>
@@ -74,6 +74,20 @@ static bool may_use_amx() {
 }
 #endif
 
+#if defined(__aarch64__)
+#if defined(__linux__)
+bool has_dot_products() { return getauxval(AT_HWCAP) & 1ul << 20; }    // HWCAP_ASIMDDP
+bool has_half_arithmetic() { return getauxval(AT_HWCAP) & 1ul << 10; }  // HWCAP_ASIMDHP
+#elif defined(__APPLE__)
+// Every ARM processor that runs macOS has both.
+bool has_dot_products() { return true; }
+bool has_half_arithmetic() { return true; }
+#else
+bool has_dot_products() { return false; }
+bool has_half_arithmetic() { return false; }
+#endif
+#endif
+
 static Variant with_packed(Variant variant, const char *name, const PackedKernels &packed) {
     variant.name = name;
     variant.packed = &packed;
@@ -100,11 +114,10 @@ const std::vector<Variant> &variants() {
         if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", avx2::packed));
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
-        constexpr unsigned long has_dot_product = 1ul << 20, has_half = 1ul << 10;  // HWCAP_ASIMDDP, HWCAP_ASIMDHP
-        if (getauxval(AT_HWCAP) & has_dot_product) {
+        if (has_dot_products()) {
             list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
             list.back().scaled = &dotprod::scaled;
-            if (getauxval(AT_HWCAP) & has_half) {
+            if (has_half_arithmetic()) {
                 list.back().half = &fp16::half;
                 list.back().int8_attention = &dotprod::int8_attention;
             }

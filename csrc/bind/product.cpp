@@ -38,7 +38,9 @@ public:
         mapped_ = static_cast<std::uint8_t *>(memory);
         const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(mapped_);
         begin_ = mapped_ + ((kHugePage - address % kHugePage) % kHugePage);
+#if defined(MADV_HUGEPAGE)
         madvise(begin_, size_, MADV_HUGEPAGE);
+#endif
     }
     Store(const Store &) = delete;
     ~Store() {

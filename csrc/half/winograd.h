@@ -117,10 +117,11 @@ template <int taps> void way_back(const float *sums, std::int64_t tiles, std::in
         for (int k = 0; k < kHalfPanel; k += 4) {
             float32x4_t at[points];
             for (int p = 0; p < points; ++p) at[p] = vld1q_f32(sums + (p * tiles + i) * kHalfPanel + k);
-            vst1q_f32(out + k, output_of<taps, 0, last>(at));
-            vst1q_f32(out + dilation * kHalfPanel + k, output_of<taps, 1, last>(at));
-            vst1q_f32(out + 2 * dilation * kHalfPanel + k, output_of<taps, 2, last>(at));
-            vst1q_f32(out + 3 * dilation * kHalfPanel + k, output_of<taps, 3, last>(at));
+            // The parentheses: Clang's vst1q_f32 is a macro, which would take template arguments for its own.
+            vst1q_f32(out + k, (output_of<taps, 0, last>(at)));
+            vst1q_f32(out + dilation * kHalfPanel + k, (output_of<taps, 1, last>(at)));
+            vst1q_f32(out + 2 * dilation * kHalfPanel + k, (output_of<taps, 2, last>(at)));
+            vst1q_f32(out + 3 * dilation * kHalfPanel + k, (output_of<taps, 3, last>(at)));
         }
     }
 }

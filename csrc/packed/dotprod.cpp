@@ -198,8 +198,10 @@ struct DotProduct {
     ANTIPHON_INLINE void unpack_quads(const std::uint8_t *codes, std::int8_t (*out)[kPackedRows][4],
                                       std::integer_sequence<int, q...>) {
         const int8x16_t zero = vdupq_n_s8(PackedFormOf<type>::form.zero);
+        // Clang's vst1q_s8 is a macro, which takes neither packs nor template arguments.
+        const auto store = [zero](std::int8_t *target, int8x16_t quad) { vst1q_s8(target, quad - zero); };
         for (int v = 0; v < 4; ++v) {
-            (vst1q_s8(&out[q][4 * v][0], load_quad<type, q>(codes + 16 * v) - zero), ...);
+            (store(&out[q][4 * v][0], load_quad<type, q>(codes + 16 * v)), ...);
         }
     }
 

@@ -6,29 +6,49 @@ import dataclasses
 import enum
 import inspect
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, is_typeddict
 
-from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, SamplingParams, errors
-from antiphon.runtime.calls.events import TextDelta
-from antiphon.runtime.calls.hearing import HearingEvent, TurnMarks
-from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats, TimedWord
-from antiphon.runtime.calls.speech_options import SpeechOptions
-from antiphon.runtime.calls.transcript import (
+from antiphon import (
+    AsyncEngine,
+    AsyncHearing,
+    AsyncLiveSession,
+    AsyncStream,
+    AsyncSynthesis,
+    AsyncTranscription,
+    Completion,
+    Eagerness,
+    Engine,
+    EngineConfig,
+    FinishReason,
+    GrammarSpec,
+    HearingEvent,
+    HearingOptions,
+    LiveSession,
     LiveUpdate,
+    Priority,
+    RawFormat,
+    RequestOptions,
+    SamplingParams,
     Segment,
+    SpeechChunk,
+    SpeechOptions,
+    SpeechStats,
+    Stream,
+    Synthesis,
+    TextDelta,
+    TextFeed,
+    TimedWord,
+    Timings,
     Transcript,
+    TranscriptionOptions,
     TranscriptionStats,
     TranscriptProgress,
+    TurnDetection,
+    TurnMarks,
+    TurnSettings,
     Word,
-)
-from antiphon.runtime.calls.transcription_options import TranscriptionOptions
-from antiphon.runtime.calls.turn_settings import Eagerness, HearingOptions, TurnDetection, TurnSettings
-from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
-from antiphon.runtime.speech.stream import AsyncSynthesis
-from antiphon.runtime.text.output import Completion, Timings
-from antiphon.runtime.text.stream import AsyncStream
-from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
-from antiphon.runtime.voice.hearing_stream import AsyncHearing
+    errors,
+)  # fmt: skip
 
 PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
 BEGINNING = """\
@@ -37,30 +57,52 @@ BEGINNING = """\
 Signatures and docstrings, as the code has them. [python.md](python.md) is the guide. This file is generated: run
 `python tests/support/python_docs.py` after a change.
 
-Import `Engine`, `AsyncEngine`, `EngineConfig`, `SamplingParams`, `GrammarSpec` and `Priority` from `antiphon`; the
-other classes are what their methods take and return.
+Every name on this page is imported from `antiphon`, as in `from antiphon import Engine, SamplingParams`. The package
+has type hints for type checkers (PEP 561).
 """
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Engines": (Engine, AsyncEngine, EngineConfig),
-    "Text": (SamplingParams, GrammarSpec, Priority, Completion, Timings, TextDelta, Stream, AsyncStream),
+    "Text": (
+        SamplingParams, GrammarSpec, Priority, RequestOptions, Completion, FinishReason, Timings, TextDelta, Stream,
+        AsyncStream,
+    ),
     "Transcription": (
-        TranscriptionOptions, Transcript, Segment, Word, TranscriptionStats, TranscriptProgress, AsyncTranscription,
-        LiveSession, AsyncLiveSession, LiveUpdate,
+        TranscriptionOptions, RawFormat, Transcript, Segment, Word, TranscriptionStats, TranscriptProgress,
+        AsyncTranscription, LiveSession, AsyncLiveSession, LiveUpdate,
     ),
     "Hearing": (
         HearingOptions, TurnSettings, TurnDetection, Eagerness, AsyncHearing, TurnMarks, *get_args(HearingEvent),
     ),
-    "Speech": (SpeechOptions, Synthesis, AsyncSynthesis, SpeechChunk, TimedWord, SpeechStats),
+    "Speech": (SpeechOptions, TextFeed, Synthesis, AsyncSynthesis, SpeechChunk, TimedWord, SpeechStats),
 }  # fmt: skip
+#: Other public names: aliases of types, and classes whose attributes are for the engine itself.
+OTHERS = {
+    "Encoding": "Name of a sample encoding: `u8`, `s16le`, `f32le` and others",
+    "Floats": "NumPy array of 32-bit floats",
+    "Grammar": "`GrammarSpec`, or a class with a JSON schema",
+    "HearingEvent": "Any of the events of `AsyncHearing`",
+    "JsonSchema": "JSON schema as a mapping, as text, or as a `SchemaClass`",
+    "LoadedAdapter": "LoRA adapter, returned by `load_adapter`; its `name` selects it as `model`",
+    "LoadedModel": "Model with its tokenizer and template, returned by `load`; another engine can `load` it again",
+    "MachineLimits": "Memory bandwidth and arithmetic speed of a machine, measured by `start_profile`",
+    "Messages": 'Sequence of messages, each a mapping such as `{"role": "user", "content": "Hello"}`',
+    "ModelProfile": "Times of a model's instructions, returned by `profiles`",
+    "Prompt": "Text, `Messages`, or a sequence of token ids",
+    "SchemaClass": "Class with a method `model_json_schema`, such as a subclass of pydantic's `BaseModel`",
+    "SoundSource": "Path, bytes of a file, file opened for reading, or NumPy array of samples at 16 kHz",
+    "StepRecord": "Times and sizes of one step, returned by `step_records`",
+    "TranscriptEvent": "`TranscriptProgress` or `Transcript`",
+}
 #: Public names that only the engine itself calls: omitted from the reference.
 INTERNAL = {
-    "AsyncReader.accepted", "AsyncReader.fail", "AsyncReader.put", "AsyncLiveSession.put", "AsyncStream.output",
+    "AsyncLiveSession.put", "AsyncReader.accepted", "AsyncReader.fail", "AsyncReader.put", "AsyncStream.output",
     "AsyncSynthesis.append", "AsyncSynthesis.end_text", "AsyncSynthesis.feed", "AsyncSynthesis.put",
     "AsyncTranscription.finish", "AsyncTranscription.push", "AsyncTranscription.put", "AsyncTranscription.room",
-    "EngineConfig.make_policy", "EngineConfig.scheduler", "EngineConfig.slab_size", "EngineConfig.weight_options",
-    "FrontEnd.embedding_requests", "FrontEnd.samples", "FrontEnd.speaker", "FrontEnd.transcriber",
-    "GrammarSpec.kind", "GrammarSpec.schema_text", "LiveSession.put", "SamplingParams.edits_logits",
-    "SamplingParams.has_penalties", "Stream.output",
+    "EngineConfig.configured", "EngineConfig.make_policy", "EngineConfig.open_device", "EngineConfig.scheduler",
+    "EngineConfig.sizes", "EngineConfig.slab_size", "EngineConfig.speculation", "EngineConfig.weight_options",
+    "FinishReason.state", "FrontEnd.embedding_requests", "FrontEnd.samples", "FrontEnd.speaker",
+    "FrontEnd.transcriber", "GrammarSpec.kind", "GrammarSpec.schema_text", "LiveSession.put",
+    "SamplingParams.edits_logits", "SamplingParams.has_penalties", "Stream.output", "TextFeed.listen",
 }  # fmt: skip
 #: Classes created by an engine: their constructors are omitted from the reference.
 NOT_CONSTRUCTED = {
@@ -74,8 +116,11 @@ def python_docs() -> str:
     for title, classes in SECTIONS.items():
         parts.append(f"## {title}\n")
         parts += [_class(one) for one in classes]
-    parts.append("## Errors\n")
-    parts.append("All of these are in `antiphon.errors` and are subclasses of `AntiphonError`.\n")
+    parts.append("## Other names\n")
+    parts.append("| name | |\n|---|---|")
+    parts += [f"| `{name}` | {meaning} |" for name, meaning in OTHERS.items()]
+    parts.append("\n## Errors\n")
+    parts.append("All of these are subclasses of `AntiphonError`.\n")
     parts.append("| error | |\n|---|---|")
     for name, one in vars(errors).items():
         if isinstance(one, type) and issubclass(one, errors.AntiphonError):
@@ -91,22 +136,30 @@ def _class(one: type) -> str:
         parts.append("")
     elif issubclass(one, enum.Enum):
         parts.append(", ".join(f"`{member.name}` = {member.value}" for member in one) + "\n")
+    elif is_typeddict(one):
+        parts.append("| key | type |\n|---|---|")
+        parts += [f"| `{name}` | `{_type(hint.__forward_arg__)}` |" for name, hint in one.__annotations__.items()]
+        parts.append("")
     elif one not in NOT_CONSTRUCTED:
         parts.append(_block(one.__name__, inspect.signature(one.__init__)))  # type: ignore[misc]
-    for name, member in _members(one):
+    for name, member in members(one):
         parts.append(_member(name, member))
     return "\n".join(parts)
 
 
-def _members(one: type) -> list[tuple[str, Any]]:
+def is_internal(one: type, base: type, name: str) -> bool:
+    """Return whether an attribute of a class, defined in `base`, is omitted from the reference."""
+    return name.startswith("_") or bool({f"{one.__name__}.{name}", f"{base.__name__}.{name}"} & INTERNAL)
+
+
+def members(one: type) -> list[tuple[str, Any]]:
     """Return public methods and properties by name, the class's own first, then inherited ones."""
     found: dict[str, Any] = {}
     for base in one.__mro__:
         if base.__module__.startswith("antiphon."):
             for name, member in vars(base).items():
                 is_known = isinstance(member, property) or inspect.isfunction(member)
-                is_internal = {f"{one.__name__}.{name}", f"{base.__name__}.{name}"} & INTERNAL
-                if is_known and not name.startswith("_") and not is_internal:
+                if is_known and not is_internal(one, base, name):
                     found.setdefault(name, member)
     return list(found.items())
 
@@ -125,8 +178,11 @@ def _field(field: dataclasses.Field[Any]) -> str:
         default = f"`{_value(field.default)}`"
     elif field.default_factory is not dataclasses.MISSING:
         default = f"`{_value(field.default_factory())}`"
-    kind = str(field.type).replace("|", "\\|")
-    return f"| `{field.name}` | `{kind}` | {default} |"
+    return f"| `{field.name}` | `{_type(field.type)}` | {default} |"
+
+
+def _type(annotation: Any) -> str:
+    return str(annotation).replace("|", "\\|")
 
 
 def _value(value: Any) -> str:
@@ -168,7 +224,7 @@ def missing_docstrings() -> list[str]:
     for one in (one for classes in SECTIONS.values() for one in classes):
         if not (one.__doc__ or "").strip() or (one.__doc__ or "").startswith(f"{one.__name__}("):
             missing.append(one.__name__)
-        missing += [f"{one.__name__}.{name}" for name, member in _members(one) if not inspect.getdoc(member)]
+        missing += [f"{one.__name__}.{name}" for name, member in members(one) if not inspect.getdoc(member)]
     return missing
 
 

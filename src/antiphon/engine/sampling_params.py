@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from antiphon.argument_types import as_set, as_tuple, check_fields
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import check_values
 
 MAX_LOGPROBS = 20
+#: Fields that are sets of tokens; any list, tuple or set of token ids may be given.
+TOKEN_SETS = ("allowed_tokens", "banned_tokens", "stop_tokens")
 
 
 @dataclass(frozen=True)
@@ -17,10 +20,10 @@ class SamplingParams:
 
     A temperature of 0 always takes the most likely token. `top_k` 0, `top_p` 1, `min_p` 0 and `typical_p` 1 are off.
     The same `seed` gives the same text. An answer ends at `max_tokens`, at the model's end token unless `ignore_eos`,
-    or before one of the `stop` strings. `logprobs` is the number of most probable tokens that are reported beside each
-    token's own log-probability; None reports nothing. `prompt_logprobs` reports log-probabilities of the prompt and
-    turns the prefix cache off; `prompt_top_logprobs` is the number of most probable tokens beside each of them, by
-    default that of `logprobs`, and adds the ranks of the prompt's tokens.
+    or before `stop`, a string or one of several. `logprobs` is the number of most probable tokens that are reported
+    beside each token's own log-probability; None reports nothing. `prompt_logprobs` reports log-probabilities of the
+    prompt and turns the prefix cache off; `prompt_top_logprobs` is the number of most probable tokens beside each of
+    them, by default that of `logprobs`, and adds the ranks of the prompt's tokens.
 
     Text has no control tokens unless `skip_special_tokens` is False, and it ends before the stop string or stop token
     unless `include_stop_str_in_output`.
@@ -46,7 +49,7 @@ class SamplingParams:
     seed: int = 0
     min_tokens: int = 0
     max_tokens: int = 256
-    stop: tuple[str, ...] = ()
+    stop: Sequence[str] = ()
     stop_tokens: frozenset[int] = frozenset()
     ignore_eos: bool = False
     logprobs: int | None = None
@@ -58,6 +61,10 @@ class SamplingParams:
     prediction: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", as_tuple(self.stop))
+        for name in TOKEN_SETS:
+            object.__setattr__(self, name, as_set(getattr(self, name)))
+        check_fields(self)
         check_values(
             (0 <= self.temperature <= 100, "temperature", self.temperature, "between 0 and 100"),
             (self.top_k >= 0, "top_k", self.top_k, "0 (off) or more"),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError
@@ -49,6 +48,7 @@ from antiphon.server.web.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.web.http.openapi import document
 from antiphon.server.web.middleware.admission import Rules
 from antiphon.server.web.middleware.canonical_requests import CanonicalRequests
+from antiphon.server.web.middleware.cors import ApiCors
 from antiphon.server.web.middleware.gate import Gate
 from antiphon.server.web.middleware.route_table import RouteTable
 from antiphon.server.web.middleware.tracing_middleware import TracedRequests
@@ -158,7 +158,7 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     app.add_middleware(CanonicalRequests, routes=app.state.routes)
     if config.cors_origins:  # outside the gate: a browser sends its preflight request without a key
         app.add_middleware(
-            CORSMiddleware,
+            ApiCors,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],  # browser clients send headers of their own, such as anthropic-version

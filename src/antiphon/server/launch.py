@@ -18,6 +18,7 @@ from antiphon.runtime.residency.resident import Resident
 from antiphon.server.apis.wyoming.listener import WyomingListener
 from antiphon.server.app import create_app
 from antiphon.server.page.address import PageAddress
+from antiphon.server.page.handover import KeyHandover
 from antiphon.server.serving.draining_server import DrainingServer, server_settings
 from antiphon.server.serving.setup import systemd
 from antiphon.server.serving.setup.config import ServerConfig
@@ -25,7 +26,7 @@ from antiphon.server.serving.setup.run_file import LocalServer, RunFileError, ne
 from antiphon.server.serving.setup.tls import TLSFiles
 from antiphon.server.web.access.hosts import is_loopback
 from antiphon.server.web.access.keys import KeyRing
-from antiphon.server.web.http.listener import address, raise_file_limit
+from antiphon.server.web.http.listener import address, held_localhost, raise_file_limit
 from antiphon.server.web.telemetry.logs import log
 
 #: Seconds for slow clients to read buffered data after the last response.
@@ -51,9 +52,9 @@ def run_server(
     """Serve until a signal, then give running requests `grace_seconds` to finish.
 
     On a loopback address, list the server for commands of the same user, with a new admin token if no admin keys are
-    configured; `on_page` receives the web page's address, with that token or a ticket for it. Raise `MemoryBudgetError`
-    if none of the models to be loaded at start can ever fit, and `EngineError` if the engine process cannot be started,
-    so that a supervisor can act.
+    configured; the web page can get that token, and `on_page` receives the page's address, with a ticket for it. Raise
+    `MemoryBudgetError` if none of the models to be loaded at start can ever fit, and `EngineError` if the engine
+    process cannot be started, so that a supervisor can act.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
@@ -83,6 +84,8 @@ def run_server(
         running = contextlib.AsyncExitStack()
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
         app = create_app(config, client, report)
+        if token is not None:
+            app.state.key_handover = KeyHandover(token, files.enter_context(held_localhost(listener)))
         settings = server_settings(
             app,
             config.connections,
@@ -105,8 +108,7 @@ def run_server(
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
             if on_page is not None:
-                ticket = None if token is None else app.state.key_handover.issue(token)
-                on_page(PageAddress.of(url, token, ticket))
+                on_page(PageAddress.of(url, app.state.key_handover.issue()))
             if wyoming is not None:
                 await running.enter_async_context(wyoming.serving(app.state.serving))
             systemd.notify(systemd.READY)

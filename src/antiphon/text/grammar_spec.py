@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeGuard
 
 from antiphon.errors import InvalidRequestError
 from antiphon.text.gbnf import lark_from_gbnf
@@ -41,6 +41,19 @@ SCHEMAS = re.compile(r"%json \{.*\}")
 OPTIONS_KEY = "x-guidance"
 
 
+class SchemaClass(Protocol):
+    """A class that states its JSON schema, such as every subclass of pydantic's `BaseModel`."""
+
+    def model_json_schema(self) -> dict[str, Any]: ...
+
+
+# A request in a message to the engine process holds the schema itself, so the decoder knows no classes.
+if TYPE_CHECKING:
+    JsonSchema = Mapping[str, Any] | str | SchemaClass
+else:
+    JsonSchema = Mapping[str, Any] | str
+
+
 @dataclass(frozen=True)
 class GrammarSpec:
     """The form that an answer must take. Exactly one of the fields is set.
@@ -48,7 +61,8 @@ class GrammarSpec:
     Raises `InvalidRequestError` for a wrong value; faults that only the grammar's compiler finds are raised by the
     request.
 
-    - `json_schema`: a JSON schema, as an object or as its text; the answer is a document that it accepts.
+    - `json_schema`: a JSON schema, as an object, as its text or as a pydantic class; the answer is a document that it
+      accepts.
     - `json_object`: any JSON object.
     - `regex`: a regular expression (without look-around and back-references) that the whole answer matches.
     - `choice`: one of these strings.
@@ -58,7 +72,7 @@ class GrammarSpec:
     `whitespace_pattern`, with JSON, is a regular expression for the blanks between its parts; "" allows none.
     """
 
-    json_schema: Mapping[str, Any] | str | None = None
+    json_schema: JsonSchema | None = None
     json_object: bool = False
     regex: str | None = None
     choice: tuple[str, ...] | None = None
@@ -67,6 +81,14 @@ class GrammarSpec:
     whitespace_pattern: str | None = None
 
     def __post_init__(self) -> None:
+        if is_schema_class(self.json_schema):
+            object.__setattr__(self, "json_schema", self.json_schema.model_json_schema())
+        elif isinstance(self.json_schema, type):
+            raise InvalidRequestError(
+                f"json_schema is the class {self.json_schema.__name__}; a class must be pydantic's"
+            )
+        if isinstance(self.choice, list):
+            object.__setattr__(self, "choice", tuple(self.choice))
         names = [name for name in FORMS if getattr(self, name) not in (None, False)]
         if len(names) != 1:
             found = " and ".join(names) or "none"
@@ -110,6 +132,21 @@ class GrammarSpec:
         if self.regex is not None:
             return "regex"
         return "choice" if self.choice is not None else "grammar"
+
+
+#: The form of an answer, or a pydantic class that the answer is a document of.
+Grammar = GrammarSpec | SchemaClass
+
+
+def is_schema_class(value: object) -> TypeGuard[SchemaClass]:
+    return isinstance(value, type) and hasattr(value, "model_json_schema")
+
+
+def as_grammar(grammar: Grammar | None) -> GrammarSpec | None:
+    """Return the form of an answer; a class stands for its JSON schema."""
+    if grammar is None or isinstance(grammar, GrammarSpec):
+        return grammar
+    return GrammarSpec(json_schema=grammar)
 
 
 def _check_text(name: str, text: object, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""`serve --open`: the browser gets the page with a ticket for the key, or the terminal its address."""
+"""The web page's address: for the browser of `serve --open`, or for the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon import environment
 from antiphon.cli.serving import browser
 from antiphon.server.page.address import PageAddress
 
-ADDRESS = PageAddress.of("http://127.0.0.1:8000", "secret", "single-use")
+ADDRESS = PageAddress.of("http://127.0.0.1:8000", "single-use")
 
 
 def finish() -> None:
@@ -46,20 +46,36 @@ def test_without_a_browser_the_address_is_printed(
     browser.open_page(ADDRESS)
     finish()
     told = capsys.readouterr().err
-    assert "http://127.0.0.1:8000/" in told and ("#admin_key=secret" in told) == is_terminal and "ticket" not in told
+    assert "http://127.0.0.1:8000/" in told and ("#ticket=single-use" in told) == is_terminal
+
+
+@pytest.mark.parametrize("tells_owners", [True, False])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_ticket_is_printed_on_terminals_where_the_page_needs_it(
+    tells_owners: bool, is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(browser, "can_tell_owners", lambda: tells_owners)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal, raising=False)
+    browser.print_page(ADDRESS)
+    told = capsys.readouterr().err
+    if tells_owners or not is_terminal:
+        assert told == ""
+    else:
+        assert "Within 2 minutes" in told and "http://127.0.0.1:8000/#ticket=single-use" in told
+    browser.print_page(PageAddress.of("http://127.0.0.1:8000"))
+    assert capsys.readouterr().err == ""
 
 
 def test_addresses_of_the_page() -> None:
-    local = PageAddress.of("http://127.0.0.1:80", "key", "ticket")
-    assert local.plain == "http://127.0.0.1:80/"
-    assert (local.opened, local.printed) == (local.plain + "#ticket=ticket", local.plain + "#admin_key=key")
+    local = PageAddress.of("http://127.0.0.1:80", "ticket")
+    assert (local.plain, local.with_ticket) == ("http://127.0.0.1:80/", "http://127.0.0.1:80/#ticket=ticket")
     for listened, plain in (
         ("https://0.0.0.0:80", "https://127.0.0.1:80/"),
         ("http://[::]:80", "http://[::1]:80/"),
         ("http://[::1]:80", "http://[::1]:80/"),
     ):
-        assert PageAddress.of(listened) == PageAddress(plain, plain, plain)
-    assert "key" not in repr(local) and "=ticket" not in repr(local)
+        assert PageAddress.of(listened) == PageAddress(plain, plain)
+    assert "=ticket" not in repr(local)
 
 
 def test_a_display_is_needed_only_where_there_can_be_none(monkeypatch: pytest.MonkeyPatch) -> None:

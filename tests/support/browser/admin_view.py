@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -26,9 +27,15 @@ MAX_RECORDING = 1 << 20
 
 
 def open_as_admin(watched: WatchedPage, view: str) -> Page:
-    """Open a view in a tab that has the admin key, passed in the URL as by `antiphon serve --open`."""
-    watched.page.goto(f"{watched.url}/#admin_key={ADMIN_KEY}")
+    """Open a view in a tab that has the admin key, as if the user had entered it."""
+    enter_admin_key(watched.page, ADMIN_KEY)
     return watched.open(view)
+
+
+def enter_admin_key(page: Page, key: str) -> None:
+    """Give the tab an admin key before its next page is opened."""
+    kept = json.dumps(key)
+    page.add_init_script(f"sessionStorage['antiphon.admin-key'] ??= {kept}")
 
 
 def give_key(page: Page, key: str) -> None:

@@ -21,7 +21,7 @@ def serve(**given: Any) -> None:
     """
     started = time.monotonic()
     environment.home()  # raises if the folder is unusable, before anything starts
-    from antiphon.cli.serving.browser import open_page
+    from antiphon.cli.serving.browser import open_page, print_page
     from antiphon.runtime.loading.draft_reference import check_speculation
     from antiphon.server.apis.wyoming.listener import WyomingListener
     from antiphon.server.launch import run_server
@@ -50,7 +50,7 @@ def serve(**given: Any) -> None:
         grace_seconds=settings["grace"],
         on_listening=table.listening,
         on_model=table.add,
-        on_page=open_page if settings["open"] else None,
+        on_page=open_page if settings["open"] else print_page,
         tls=plan.tls,
         watchdog_seconds=settings["watchdog"],
         wyoming=None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from antiphon.argument_types import check_fields
 from antiphon.engine.request import Priority
 from antiphon.errors import InvalidRequestError, check_values
 
@@ -32,6 +33,7 @@ class SpeechOptions:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_values(
             (MIN_SPEED <= self.speed <= MAX_SPEED, "speed", self.speed, f"from {MIN_SPEED} to {MAX_SPEED}"),
             (0 <= self.seed < 1 << 63, "seed", self.seed, "from 0 to 2^63 - 1"),

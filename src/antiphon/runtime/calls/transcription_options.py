@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.argument_types import as_tuple, check_fields
 from antiphon.engine.request import Priority
 from antiphon.errors import check_values
 
@@ -43,6 +44,8 @@ class TranscriptionOptions:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "temperatures", as_tuple(self.temperatures))
+        check_fields(self)
         check_values(
             (1 <= self.beams <= MAX_BEAMS, "beams", self.beams, f"1 to {MAX_BEAMS}"),
             (1 <= self.best_of <= MAX_BEAMS, "best_of", self.best_of, f"1 to {MAX_BEAMS}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from antiphon.argument_types import check_fields
 from antiphon.errors import check_values
 from antiphon.runtime.calls.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
 
@@ -48,6 +49,7 @@ class TurnSettings:
     idle_timeout_ms: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         idle = self.idle_timeout_ms
         check_values(
             (0 < self.threshold <= 1, "threshold", self.threshold, "above 0 and at most 1"),
@@ -72,6 +74,7 @@ class HearingOptions:
     backoff: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_values(
             (self.interval > 0, "interval", self.interval, "above 0 seconds"),
             (self.backoff >= 0, "backoff", self.backoff, "0 or more"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from antiphon.argument_types import check_type
 from antiphon.device_names import AUTO
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot
@@ -17,20 +18,30 @@ from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
-from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
+from antiphon.errors import DeviceError, EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
-from antiphon.models.base.parts import Detector
+from antiphon.models.base.parts import Detector, VocabularyKind
 from antiphon.ops import Device
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
-from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.sinks import Sink, ThreadSink
 from antiphon.runtime.calls.task_call import TaskCall
 from antiphon.runtime.frontend.adapters import AdapterSlots
+from antiphon.runtime.frontend.arguments import (
+    LOADED_NAME,
+    MODEL_FILES,
+    PATH,
+    ParamSets,
+    check_arguments,
+    check_option_names,
+    from_options,
+    params_for,
+)
 from antiphon.runtime.frontend.draft_models import DraftModels
 from antiphon.runtime.frontend.lane import DetectorLane
-from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
+from antiphon.runtime.frontend.loop import CLOSED, EngineLoop, slot_figures
 from antiphon.runtime.frontend.profile import ModelProfile, Profile
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
@@ -44,19 +55,11 @@ from antiphon.runtime.speech.text import Speaker
 from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt, RequestFactory
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.grammar_spec import Grammar, as_grammar
+from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
-Options = TypeVar("Options")
 Call = TypeVar("Call", bound=TaskCall)
-
-
-def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
-    """Build options from their fields by name; reject an unknown name."""
-    try:
-        return kind(**options)
-    except TypeError as error:
-        raise InvalidRequestError(str(error).replace(f"{kind.__name__}.__init__() ", "")) from None
 
 
 class FrontEnd:
@@ -65,16 +68,20 @@ class FrontEnd:
     def __init__(
         self,
         sink: Sink,
-        *models: str | LoadedModel,
+        *models: str | Path | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
         adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> None:
+        check_arguments(config=config, adapters=adapters, offline=offline)
+        for model in models:
+            check_type("a model", model, MODEL_FILES)
         if config is not None and options:
             raise InvalidRequestError(f"give a config or single options, not both: {', '.join(options)}")
         self.config = config or from_options(EngineConfig, options)
         self._sink = sink
+        self._is_closed = False
         self._devices = EngineDevices(self.config)
         if self.config.batch_invariant:
             check_batch_invariance(self._devices.default.device)
@@ -104,14 +111,19 @@ class FrontEnd:
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
+    def load(self, model: str | Path | LoadedModel, device: str | None = None) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add a loaded model. Return once it is usable.
 
         `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Detectors are
         always on the CPU; a GPU for a detector is an `UnsupportedError`. Raises `InvalidRequestError` if a model of
         that name is loaded. A detector that a call has loaded is not loaded again.
         """
-        loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
+        self._check(device=device)
+        check_type("model", model, MODEL_FILES)
+        if isinstance(model, LoadedModel):
+            loaded = model
+        else:
+            loaded = self.detectors.loaded(str(model)) or self._load_files(str(model), device)
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
         if loaded.model.part(Detector) is not None:
@@ -181,6 +193,8 @@ class FrontEnd:
         Its requests name `model:name`; `name` defaults to the name of the file. Several adapters and the model itself
         are computed in one batch. `unload` unloads it by that name; unloading the model unloads its adapters.
         """
+        self._check(model=model, name=name)
+        check_type("path", path, PATH)
         factory = self._factory(model, Task.GENERATE)
         if factory.adapter >= 0:
             raise InvalidRequestError(f"{model!r} is an adapter; name the model that it belongs to")
@@ -190,6 +204,8 @@ class FrontEnd:
 
     def unload(self, name: str) -> None:
         """Cancel the requests of a model or an adapter and free its memory: its weights, and a model's cache."""
+        self._check()
+        check_type("name", name, LOADED_NAME)
         self._remove(name)
         self._devices.trim()
 
@@ -280,9 +296,26 @@ class FrontEnd:
         `given` fields override both. `antiphon run`, `antiphon chat` and the server sample like this.
         `SamplingParams()` itself is greedy.
         """
+        self._check(model=model)
+        check_option_names(SamplingParams, given)
         return self._factory(model, Task.GENERATE).loaded.sampling.params(**given)
 
+    def _tokenizer(self, model: str | None) -> Tokenizer:
+        """Return the tokenizer of the named model, or of the only loaded one; its tokens must be those of text."""
+        loaded = self._factory(model).loaded
+        if loaded.model.vocabulary not in (VocabularyKind.TEXT, VocabularyKind.WHISPER):
+            raise InvalidRequestError(
+                f"model {loaded.name!r} is for {TASK_NAMES[loaded.model.task]}, not for text tokens"
+            )
+        return loaded.tokenizer
+
     # -- calls --------------------------------------------------------------------------------------------------
+
+    def _check(self, **arguments: object) -> None:
+        """Reject a call to a closed engine, then the first argument of a wrong type."""
+        if self._is_closed:
+            raise EngineError(CLOSED)
+        check_arguments(**arguments)
 
     def _new_call(self, kind: type[Call], call_id: str | None = None) -> Call:
         """Create a call of this class, which is cancelled if it is still open when the engine is closed."""
@@ -301,7 +334,7 @@ class FrontEnd:
         n: int = 1,
         priority: int = Priority.NORMAL,
         timeout: float | None = None,
-        grammar: GrammarSpec | None = None,
+        grammar: Grammar | None = None,
         cache_salt: str = "",
         call_id: str | None = None,
     ) -> list[SampleOutput]:
@@ -316,16 +349,17 @@ class FrontEnd:
             n=n,
             priority=priority,
             deadline=None if timeout is None else self._core.clock() + timeout,
-            grammar=grammar,
+            grammar=as_grammar(grammar),
             cache_salt=cache_salt,
             call_id=call_id,
         )
         return [SampleOutput(factory.loaded.tokenizer, request, self._mark) for request in requests]
 
     def _samples_of_all(
-        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
+        self, prompts: Sequence[Prompt], params: ParamSets, details: Mapping[str, Any]
     ) -> list[SampleOutput]:
-        pairs = zip(prompts, params, strict=True)
+        self._check(**details)
+        pairs = zip(prompts, params_for(prompts, params), strict=True)
         return [output for prompt, own in pairs for output in self.samples(prompt, own, **details)]
 
     def embedding_requests(
@@ -385,6 +419,7 @@ class FrontEnd:
 
     def write_trace(self, path: str | Path) -> None:
         """Write the recent steps and requests as a trace for Perfetto or chrome://tracing."""
+        check_type("path", path, PATH)
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
 
     def step_records(self) -> list[StepRecord]:
@@ -393,6 +428,7 @@ class FrontEnd:
 
     def start_profile(self, limits: MachineLimits | None = None) -> None:
         """Start timing every instruction. The machine's limits, for comparison, are measured unless given."""
+        check_arguments(limits=limits)
         self._profile = self._loop.call(lambda: Profile(self._core, limits)).result()
 
     def profiles(self) -> list[ModelProfile]:
@@ -404,12 +440,17 @@ class FrontEnd:
         return self._loop.call(self._started_profile().lines).result()
 
     def _started_profile(self) -> Profile:
+        self._check()
         if self._profile is None:
             raise InvalidRequestError("no profile was started")
         return self._profile
 
     def close(self) -> None:
         """Cancel all requests and free all memory. The engine cannot be used afterwards."""
+        if not self._is_closed and isinstance(self._sink, ThreadSink):  # a server has its own reason
+            for call in list(self._calls):
+                self._sink.put(call.id, EngineError(CLOSED))
+        self._is_closed = True
         for call in list(self._calls):
             call.cancel()
         self.detectors.close()

@@ -16,6 +16,7 @@ from antiphon.errors import DeviceError, EngineError
 Value = TypeVar("Value")
 
 JOIN_SECONDS = 30.0
+CLOSED = "the engine is closed"
 FIGURES = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
 
 
@@ -63,7 +64,7 @@ class EngineLoop:
         if on_done is not None:
             future.add_done_callback(on_done)
         if self._closing or self.failure is not None:
-            future.set_exception(EngineError(self.failure or "the engine is closed"))
+            future.set_exception(EngineError(self.failure or CLOSED))
             return future
         self._calls.append((function, future))  # type: ignore[arg-type]
         self._wake.set()
@@ -143,16 +144,18 @@ class EngineLoop:
     def _die(self, cause: str) -> None:
         """Fail every open request and call because the loop itself failed."""
         self.failure = f"the engine stopped: {cause}"
-        for slot in self.core.slots.values():
-            for request in slot.scheduler.requests():
-                if not request.is_ended:
-                    request.finish_reason, request.error = FinishReason.FAILED, self.failure
-                    request.state = FinishReason.FAILED.state
-                    if request.on_end is not None:
-                        request.on_end(request)
+        for request in self._open_requests():
+            request.finish_reason, request.error = FinishReason.FAILED, self.failure
+            request.state = FinishReason.FAILED.state
+            if request.on_end is not None:
+                request.on_end(request)
         self._fail_calls(self.failure)
         if self._after_step is not None:
             self._after_step()
+
+    def _open_requests(self) -> list[Request]:
+        requests = (request for slot in self.core.slots.values() for request in slot.scheduler.requests())
+        return [request for request in requests if not request.is_ended]
 
     def close(self) -> None:
         """End every request, free all memory and stop the thread."""
@@ -163,7 +166,7 @@ class EngineLoop:
         self._closing = True
         self._wake.set()
         self._thread.join(JOIN_SECONDS)
-        self._fail_calls("the engine is closed")  # calls that were made while the thread was ending
+        self._fail_calls(CLOSED)  # calls that were made while the thread was ending
 
     def _fail_calls(self, why: str) -> None:
         while self._calls:
@@ -171,6 +174,9 @@ class EngineLoop:
             future.set_exception(EngineError(why))
 
     def _unload_all(self) -> None:
+        ended = self._open_requests()
         for name in list(self.core.slots):
             self.core.remove_model(name)
+        for request in ended:
+            request.error = CLOSED  # else a reader takes the part that it has for a whole answer
         self.core.close()

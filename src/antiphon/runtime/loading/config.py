@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 
 import torch
 
+from antiphon.argument_types import check_fields
 from antiphon.device_names import AUTO, check_device_name
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.policies.registry import DEFAULT_TPOT_TARGET, make_policy
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.engine.speculation.modes import Speculation
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, check_values
 from antiphon.ops.device import COMPUTE_TYPES, Device
 from antiphon.runtime.loading.device_sizes import DeviceSizes, default_sizes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
@@ -22,6 +23,9 @@ PAGE_TYPES = {
     "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8,
     "fp8": torch.float8_e4m3fn,
 }  # fmt: skip
+
+#: Fields that are sizes or durations.
+POSITIVE = ("kv_bytes", "cpu_kv_bytes", "max_model_tokens", "slab_bytes", "step_seconds", "ageing_seconds")
 
 MIN_SLAB_BYTES, SMALL_SLAB_BYTES, MAX_SLAB_BYTES = 1 << 20, 4 << 20, 32 << 20
 #: Slabs of SMALL_SLAB_BYTES that an arena must hold to have no smaller slabs: blocks of large models have megabytes.
@@ -94,6 +98,10 @@ class EngineConfig:
     speculate: str = Speculation.OFF
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        for name in POSITIVE:
+            value = getattr(self, name)
+            check_values((value is None or value > 0, name, value, "above 0"))
         check_device_name(self.device)
         types = {"key_type": PAGE_TYPES, "value_type": PAGE_TYPES, "compute_type": COMPUTE_TYPES}
         for name, known in types.items():

@@ -18,11 +18,13 @@ class TextFeed:
         self._is_finished = False
 
     def push(self, text: str) -> None:
+        """Append to the text."""
         if self._is_finished:
             raise InvalidRequestError("text was appended to a synthesis whose text had been finished")
         self._put(text)
 
     def finish(self) -> None:
+        """Declare the text complete. May be called twice."""
         if not self._is_finished:
             self._is_finished = True
             self._put(None)

@@ -192,6 +192,6 @@ class SampleOutput:
 
 
 def check_not_failed(ended: Ended) -> None:
-    """Raise EngineError with the cause if the request failed."""
-    if ended.finish_reason == FinishReason.FAILED:
+    """Raise EngineError with the cause if the request failed, or if its engine was closed before it ended."""
+    if ended.error is not None:
         raise EngineError(f"request {ended.id} failed: {ended.error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
@@ -13,10 +13,23 @@ from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.control import MAX_SAMPLES, new_id
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.text.grammar import GrammarCompiler
-from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.grammar_spec import Grammar, GrammarSpec
 
+#: The messages of a conversation, each such as `{"role": "user", "content": "Hello"}`.
+Messages = Sequence[Mapping[str, object]]
 #: Text to continue, token ids, or the messages of a conversation.
-Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+Prompt = str | Sequence[int] | Messages
+
+
+class RequestOptions(TypedDict, total=False):
+    """Keyword arguments that every method for text takes."""
+
+    model: str | None
+    priority: Priority
+    timeout: float | None
+    grammar: Grammar | None
+    cache_salt: str
+
 
 #: Fields of `SamplingParams` that hold token ids.
 TOKEN_FIELDS = ("logit_bias", "allowed_tokens", "banned_tokens", "stop_tokens")
@@ -29,7 +42,7 @@ def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
         return tokenizer.encode(prompt)
     if prompt and isinstance(prompt[0], Mapping):
         if loaded.chat_template is None:
-            raise InvalidRequestError(f"model {loaded.name!r} has no chat template; give it plain text")
+            raise InvalidRequestError(f"model {loaded.name!r} has no chat template; give it plain text to continue")
         return loaded.chat_template.prompt(tokenizer, prompt).ids  # type: ignore[arg-type]
     ids = [int(token) for token in prompt]  # type: ignore[arg-type]
     for token in ids:

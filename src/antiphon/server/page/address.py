@@ -1,4 +1,4 @@
-"""`PageAddress`: addresses of a server's web page, with and without an admin key."""
+"""`PageAddress`: addresses of a server's web page, with and without a ticket for an admin key."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ EVERY_INTERFACE = {"://0.0.0.0:": "://127.0.0.1:", "://[::]:": "://[::1]:"}
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Addresses of the page. Keys and tickets are in the fragment, which browsers do not send and the page removes.
+    """Addresses of the page. A ticket is in the fragment, which browsers do not send and the page removes.
 
-    `opened` is for the command line of a browser, which other users can read: its ticket is valid once, for a short
-    time. `printed` has the key itself, for the user's own terminal. Without a token, both equal `plain`.
+    The ticket of `with_ticket` is valid once, for a short time. Without a ticket, both addresses are equal.
     """
 
     plain: str
-    opened: str = field(repr=False)
-    printed: str = field(repr=False)
+    with_ticket: str = field(repr=False)
 
     @classmethod
-    def of(cls, url: str, admin_token: str | None = None, ticket: str | None = None) -> PageAddress:
+    def of(cls, url: str, ticket: str | None = None) -> PageAddress:
         for listened, reached in EVERY_INTERFACE.items():
             url = url.replace(listened, reached)
         plain = f"{url}/"
-        opened = plain if ticket is None else f"{plain}#ticket={ticket}"
-        return cls(plain, opened, plain if admin_token is None else f"{plain}#admin_key={admin_token}")
+        return cls(plain, plain if ticket is None else f"{plain}#ticket={ticket}")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from antiphon.server.page import docs_page, route, ticket
+from antiphon.server.page import admin_key, docs_page, route
 
-ROUTERS = (docs_page.router, ticket.router, route.router)
+ROUTERS = (docs_page.router, admin_key.router, route.router)

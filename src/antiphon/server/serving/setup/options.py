@@ -109,7 +109,7 @@ OPTIONS: tuple[Option, ...] = (
         "server.admin_key_file",
         None,
         "File with the keys for /admin, one per line. Without it, a server on a loopback address creates a key that "
-        "commands of the same user find, and any other server disables /admin.",
+        "commands and the web page of the same user find, and any other server disables /admin.",
         metavar="FILE",
     ),
     _list(

@@ -29,6 +29,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_loopback_host(host: str, takes_names: bool = True) -> bool:
+    """Return whether a `Host` header always refers to this machine, by an address or, with `takes_names`, by a name."""
+    name = _host_name(host)
+    return is_loopback(name) and (takes_names or _is_address(name))
+
+
 class AllowedHosts:
     """Names of a server. `host` is the address it listens on; `names` are further names, where `*` allows any.
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import resource
 import socket
+from collections.abc import Iterator
 
 from antiphon.errors import InvalidRequestError
 
 #: Files that a server has open besides its connections.
 OTHER_FILES = 512
+#: Addresses to which browsers resolve `localhost` and names below it, by family.
+LOCALHOST = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -23,6 +27,26 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise InvalidRequestError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     return listener
+
+
+@contextlib.contextmanager
+def held_localhost(listener: socket.socket) -> Iterator[bool]:
+    """Keep other programs from listening at the listener's port on the other addresses of `localhost`.
+
+    A browser tries both addresses, so another user's program there could serve pages that count as this server's own.
+    Yields False if another program has taken an address already.
+    """
+    own, port = listener.getsockname()[:2]
+    is_held = True
+    with contextlib.ExitStack() as held:
+        for family, host in LOCALHOST.items():
+            if host == own:
+                continue
+            try:
+                held.enter_context(socket.socket(family, socket.SOCK_STREAM)).bind((host, port))
+            except OSError as error:  # another error: the machine has no such address, so nobody can listen there
+                is_held = is_held and error.errno != errno.EADDRINUSE
+        yield is_held
 
 
 def raise_file_limit(num_connections: int) -> None:

@@ -27,7 +27,7 @@ from antiphon.server.web.telemetry.logs import log, log_failure
 from antiphon.server.web.telemetry.metrics import Metrics
 
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs", "/"}
-#: Folder of the web page's files, which contain no user's data.
+#: Folder of the web page's files, which contain no user's data, and of the route that gives it an admin key.
 PAGE = "/page/"
 #: Routes that are polled every few seconds, or requested many at once.
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics", "/page/status", "/page/{path:path}"}

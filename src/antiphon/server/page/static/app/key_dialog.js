@@ -3,17 +3,19 @@ import { html, useState } from "../lib/ui.js";
 import { ADMIN, question } from "../lib/keys.js";
 import { Dialog } from "../components/dialog.js";
 import { TextField } from "../components/fields.js";
+import { prose } from "../components/prose.js";
 
 const TEXTS = {
   api: {
     title: "API key",
-    why: html`This server needs a key. It is one line of the file that the server was started with
-      (<code>--api-key-file</code>).`,
+    why: () => prose("This server needs a key. It is one line of the file that the server was started with (`--api-key-file`)."),
   },
   admin: {
     title: "Admin key",
-    why: html`Managing the server needs its admin key. On the server's own machine, <code>antiphon serve --open</code> opens
-      this page with one; otherwise it is a line of the file given by <code>--admin-key-file</code>.`,
+    why: () =>
+      html`Managing the server needs its admin key. A server that was started with <code>--admin-key-file</code> accepts
+        the keys in that file. Any other server gives its key to browsers of its own user on its own machine; start it
+        with <code>antiphon serve --open</code> to open this page with the key.`,
   },
 };
 
@@ -30,8 +32,8 @@ function KeyForm({ asked }) {
     if (key.trim()) asked.answer(key.trim());
   };
   return html`<${Dialog} title=${title} onClose=${() => asked.answer(null)}>
-    <p>${why}</p>
-    ${asked.message && html`<p class="wrong" role="alert">${asked.message}</p>`}
+    <p>${why()}</p>
+    ${asked.message && html`<p class="wrong" role="alert">${prose(asked.message)}</p>`}
     <form onSubmit=${send}>
       <${TextField} label="Key" type="password" value=${key} onChange=${setKey} autocomplete="off" autofocus />
       <p class="hint">Kept until this tab is closed.</p>

@@ -1,13 +1,13 @@
 // Entry point of the page.
 import { html, render } from "../lib/ui.js";
-import { takeKeyFromAddress } from "../lib/keys.js";
+import { takeTicketFromAddress } from "../lib/keys.js";
 import { watchConnection } from "../lib/connection.js";
 import { watchModels } from "../lib/models.js";
 import { watchAddress } from "./router.js";
 import { Shell } from "./shell.js";
 import { applyTheme } from "./theme.js";
 
-takeKeyFromAddress();
+takeTicketFromAddress();
 watchAddress();
 applyTheme();
 watchConnection();

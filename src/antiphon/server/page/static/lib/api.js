@@ -1,5 +1,5 @@
 // Client of the server's API: requests with the user's key, streams of events and sound, and WebSockets.
-import { ADMIN, API, askForKey, handover, keyOf, setKey } from "./keys.js";
+import { ADMIN, API, askForKey, keyOf, requestAdminKey, setKey } from "./keys.js";
 import { limits, noticeFailure, noticeSuccess } from "./connection.js";
 import { whole } from "./format.js";
 import { sseEvents } from "./sse.js";
@@ -24,16 +24,17 @@ export function address(path) {
 
 /**
  * Send a request, and resolve to its response once a successful status has arrived. The body is `json`, encoded, or
- * `body` (a FormData, a Blob). Asks the user for a key if the server requires one. Throws ApiError, or AbortError if
- * `signal` aborts.
+ * `body` (a FormData, a Blob). If the server requires a key, asks the server for its admin key once, then the user.
+ * Throws ApiError, or AbortError if `signal` aborts.
  */
 export async function request(path, { method, json, body, headers = {}, signal } = {}) {
   const verb = method ?? (json !== undefined || body !== undefined ? "POST" : "GET");
   const kind = needsAdmin(verb, path) ? ADMIN : API;
   const content = json !== undefined ? JSON.stringify(json) : body;
   checkSize(content);
-  const missing = kind === ADMIN ? await handover : "";
+  let refusal = null;
   for (;;) {
+    if (kind === ADMIN && refusal === null && !keyOf(ADMIN)) refusal = await requestAdminKey();
     const key = keyOf(kind);
     const response = await send(path, {
       method: verb,
@@ -51,7 +52,11 @@ export async function request(path, { method, json, body, headers = {}, signal }
     if (response.status !== 401) throw error;
     if (keyOf(kind) !== key) continue; // the user entered a key for another request meanwhile
     setKey(kind, null);
-    const message = key ? "The server does not accept this key." : missing;
+    if (kind === ADMIN && refusal === null) {
+      refusal = await requestAdminKey(); // a server that was started again has another key
+      if (!refusal) continue;
+    }
+    const message = [key && "The server does not accept this key.", refusal].filter(Boolean).join(" ");
     if (!(await askForKey(kind, message))) throw error;
   }
 }

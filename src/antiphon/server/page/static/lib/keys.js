@@ -1,4 +1,4 @@
-// Keys that the user entered, kept for this tab only, and the dialog that asks for them.
+// Keys that the user entered or the server gave, kept for this tab only, and the dialog that asks for them.
 import { signal } from "./ui.js";
 
 export const API = "api";
@@ -18,35 +18,56 @@ export function setKey(kind, key) {
   else sessionStorage.removeItem(NAMES[kind]);
 }
 
-/** Resolves once a ticket in the address has been exchanged: to "", or to the reason why that failed. */
-export let handover = Promise.resolve("");
+/** The request for the admin key that is in flight, or null. */
+let giving = null;
+/** Reason why the server refused the ticket in the address, or "". */
+let ticketRefusal = "";
 
-/** Take the admin key, or a ticket for it, from the address, and remove it from the address and the history. */
-export function takeKeyFromAddress() {
-  const fields = new URLSearchParams(location.hash.slice(1));
-  const [key, ticket] = [fields.get("admin_key"), fields.get("ticket")];
-  if (key === null && ticket === null) return;
+/** Exchange a ticket in the address for the admin key, and remove it from the address and the history. */
+export function takeTicketFromAddress() {
+  const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
+  if (ticket === null) return;
   history.replaceState(null, "", location.pathname + location.search);
-  if (key !== null) setKey(ADMIN, key);
-  else handover = exchange(ticket);
+  giving = exchange(ticket);
 }
 
+/**
+ * Ask the server for its admin key, which it gives to browsers of its own user, once for all waiting requests. Resolves
+ * to "" once this tab has the key, or to the reason for a refusal.
+ */
+export function requestAdminKey() {
+  giving ??= exchange();
+  return giving;
+}
+
+/** Exchange a ticket for the key; without a ticket, or if it is refused, ask for the key without a ticket. */
 async function exchange(ticket) {
+  if (ticket) ticketRefusal = await fetchAdminKey({ ticket });
+  const isGiven = ticket && !ticketRefusal;
+  const refusal = isGiven ? "" : await fetchAdminKey({});
+  giving = null;
+  return refusal && (ticketRefusal || refusal);
+}
+
+async function fetchAdminKey(given) {
   try {
-    const response = await fetch(new URL("page/ticket", document.baseURI), {
+    const response = await fetch(new URL("page/admin-key", document.baseURI), {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ ticket }),
+      body: JSON.stringify(given),
       credentials: "omit",
+      cache: "no-store",
     });
     const told = await response.json();
-    if (!response.ok) return `There is no admin key for this page: ${told.error.message}.`;
+    if (!response.ok) return sentence(told.error.message);
     setKey(ADMIN, told.admin_key);
     return "";
   } catch {
-    return "There is no admin key for this page: the server did not answer.";
+    return "The server did not answer the request for its admin key.";
   }
 }
+
+const sentence = (message) => `${message[0].toUpperCase()}${message.slice(1)}.`;
 
 let asking = null;
 
