@@ -6,7 +6,8 @@
 Needs `npm`. For each package, `page_vendor.json` has its version, its licence, the integrity hash of its archive, and
 the files taken from it with the SHA-256 of each as written. Imports by name become imports by path. A file with a
 `global` also sets that variable on `globalThis`, so a script that declares it with `var` can be both inlined and
-imported for its effect. To update a package, change its version there and run with --update.
+imported for its effect. A style sheet keeps only the WOFF2 form of each font. To update a package, change its version
+there and run with --update.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import Any
 LOCK = Path(__file__).with_name("page_vendor.json")
 FOLDER = Path(__file__).parents[1] / "src" / "antiphon" / "server" / "page" / "static" / "vendor"
 IMPORT = re.compile(rb"""(\b(?:from|import)\s*)(["'])([@\w][\w/-]*)\2""")
+#: Older forms of a font, after the WOFF2 form in a style sheet.
+OLDER_FONT = re.compile(rb""",url\([^)]+\.(?:woff|ttf)\) format\("\w+"\)""")
 SOURCE_MAP = re.compile(rb"\n?//# sourceMappingURL=\S+\s*$")
 
 
@@ -72,12 +75,12 @@ def member(archive: Path, name: str) -> bytes:
 
 
 def rewritten(data: bytes, modules: dict[str, str], variable: str | None) -> bytes:
-    """Return a file with imports by path, its variable set on `globalThis`, and without a reference to a source map."""
+    """Return a file with imports by path, its variable on `globalThis`, and no source map or older font."""
 
     def path(found: re.Match[bytes]) -> bytes:
         return found[1] + b'"' + modules[found[3].decode()].encode() + b'"'
 
-    data = SOURCE_MAP.sub(b"\n", IMPORT.sub(path, data))
+    data = OLDER_FONT.sub(b"", SOURCE_MAP.sub(b"\n", IMPORT.sub(path, data)))
     return data if variable is None else data.rstrip() + f"\nglobalThis.{variable} = {variable};\n".encode()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Route, expect
 
-from support.browser.chat_view import ENDLESS, ask, choose_model, seed_options, wait_for_answer
+from support.browser.chat_view import ENDLESS, ask, choose_model, seed_options, show_answer, wait_for_answer
 from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer
 
@@ -18,16 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, a
 def test_code_has_a_button_that_copies_it(profile: BrowserContext, page_server: RunningServer) -> None:
     with watched_page(profile, page_server.url, ["clipboard-read", "clipboard-write"]) as watched:
         page = watched.open()
-        page.get_by_role("textbox", name="Message").wait_for()
-        page.evaluate(
-            """async () => {
-              const { current } = await import(document.querySelector("script[type=module]").src
-                .replace("app/main.js", "views/chat/conversations.js"));
-              const content = "Do this:\\n\\n1. First:\\n   ```sh\\n   ls\\n   ```\\n\\n```py\\nprint(1)\\n```";
-              const { id } = current.value.add("", { role: "user", content: "How?" });
-              current.value.add(id, { role: "assistant", content, model: "m", toolCalls: [] });
-            }"""
-        )
+        show_answer(page, "Do this:\n\n1. First:\n   ```sh\n   ls\n   ```\n\n```py\nprint(1)\n```")
         expect(page.locator(".code-head")).to_have_count(2)
         page.get_by_role("button", name="Copy the code").last.click()
         expect(page.locator(".copy-code").last).to_have_text("Copied")

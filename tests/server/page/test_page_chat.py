@@ -142,6 +142,9 @@ def test_chats_are_found_renamed_saved_and_deleted(watched: WatchedPage) -> None
     expect(chats).to_have_count(2)
     page.get_by_role("searchbox", name="Search chats").fill("VIOLIN")
     expect(chats).to_have_count(1)
+    page.get_by_role("searchbox", name="Search chats").fill("tubas")
+    expect(page.get_by_text("No chat contains “tubas”.")).to_be_visible()
+    page.get_by_role("searchbox", name="Search chats").fill("VIOLIN")
     chats.get_by_role("link").click()
     expect(page.locator(".bubble")).to_have_text(["About violins."])
 

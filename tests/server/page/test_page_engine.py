@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from support.browser.admin_view import CHAT_MODEL, load, open_as_admin
-from support.browser.watched_page import WatchedPage
+from support.browser.watched_page import PHONE, WatchedPage
 from support.server.http_server import RunningServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
@@ -24,6 +24,17 @@ FILL = """async (count) => {
     [place, model, place % 9 ? "decode" : "mixed", clock - (count - place) * 0.002, 1800, 4, place % 9 ? 0 : 1, place % 9 ? 0 : 16, 4, 0, 10, 20, 1700, 50, 20]);
   feed.add({ clock, steps });
   return feed.known.steps.length;
+}"""  # noqa: E501
+
+
+#: Discards the activity before the page was opened, as on a server that has just started.
+FORGET = """async () => {
+  const address = [...performance.getEntriesByType("resource")].map((one) => one.name).find((name) => name.endsWith("/views/engine/feed.js"));
+  const { known, version } = await import(address);
+  Object.assign(known, { steps: [], ended: [], requests: new Map() });
+  known.series.seconds.clear();
+  known.series.first = null;
+  version.value += 1;
 }"""  # noqa: E501
 
 
@@ -51,6 +62,25 @@ def test_the_plots_move_under_load(watched: WatchedPage, page_server: RunningSer
     expect(page.locator(f".queues [data-model='{CHAT_MODEL}'] b").first).to_have_text("0")
     page.locator(".requests tbody tr").first.hover()
     expect(page.locator("section[aria-label='Timeline'] .detail")).to_contain_text("first token after")
+
+
+def test_a_narrow_screen_has_figures_in_place_of_empty_plots(watched: WatchedPage, page_server: RunningServer) -> None:
+    """A page opened after more steps than one report has tells of no events that were left out."""
+    page_server.wait_until_idle()
+    watched.page.set_viewport_size(PHONE)
+    page = opened(watched)
+    plots = page.locator(".plot-place")
+    page.evaluate(FORGET)
+    expect(plots).to_have_count(0)
+    expect(page.get_by_text("No request in the last two minutes.")).to_be_visible()
+    expect(page.locator("[data-title='Tokens per second'] b")).to_have_text(["–", "–"])
+    expect(page.get_by_text("Nothing ran in the last 10 s.")).to_be_visible()
+    expect(page.locator("canvas.timeline")).to_have_count(0)
+    watched.check_accessible()
+    page.evaluate(FILL, 700)
+    expect(plots).to_have_count(1)
+    expect(page.locator("canvas.timeline")).to_be_visible()
+    expect(page.get_by_text("came faster")).to_have_count(0)
 
 
 @pytest.mark.slow

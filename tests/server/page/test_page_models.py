@@ -47,7 +47,12 @@ def test_a_model_is_found_fetched_loaded_and_deleted(watched: WatchedPage, hub: 
     page.get_by_label("Task").select_option("Speech")
     expect(row(page, "kokoro-82m")).to_be_visible()
     expect(row(page, "whisper-tiny.en")).to_have_count(0)
-    page.get_by_label("Task").select_option(index=0)
+    expect(page.get_by_label("Task").get_by_role("option", name="Text")).to_have_count(0)  # called Chat, as the view
+    name.fill("no such name")
+    expect(page.locator(".nothing")).to_contain_text("No model for the task Speech has “no such name” in its name.")
+    watched.check_accessible()
+    page.get_by_role("button", name="Show all models").click()
+    expect(row(page, "whisper-tiny.en")).to_be_visible()
 
     name.fill(HUB_MODEL)
     hub.stall = threading.Event()
@@ -63,7 +68,8 @@ def test_a_model_is_found_fetched_loaded_and_deleted(watched: WatchedPage, hub: 
     expect(row(page)).to_have_attribute("data-state", "stored")
     row(page).get_by_role("button", name="Load").click()
     expect(row(page)).to_have_attribute("data-state", "ready")
-    expect(page.locator(".memory-keys")).to_contain_text(HUB_MODEL)
+    expect(row(page).locator(".swatch")).to_be_visible()  # its colour in the bar of the memory
+    expect(page.locator(".memory-keys")).not_to_contain_text(HUB_MODEL)
     pin = row(page).get_by_role("button", name="Pin")
     pin.click()
     expect(row(page).get_by_role("button", name="Unpin")).to_have_attribute("aria-pressed", "true")

@@ -162,4 +162,6 @@ def test_the_address_that_is_opened_has_a_ticket_which_the_page_removes(
             page.get_by_role("link", name="Models").click()
             dialog = page.get_by_role("dialog", name="Admin key")
             expect(dialog.get_by_role("alert")).to_contain_text("used already or has expired")
+            expect(dialog.locator("code").last).to_have_text("antiphon serve --open")
+            expect(dialog).not_to_contain_text("`")
             watched.check_accessible()

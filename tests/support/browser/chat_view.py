@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from support.browser.watched_page import WatchedPage, wait_on_page
 
@@ -24,6 +24,35 @@ def seed_options(watched: WatchedPage, **options: Any) -> None:
         }""",
         options,
     )
+
+
+def show_answer(page: Page, markdown: str, question: dict[str, Any] | None = None) -> None:
+    """Add a question and a complete answer to the open chat, without a model."""
+    page.get_by_role("textbox", name="Message").wait_for()
+    page.evaluate(
+        """async ([content, question]) => {
+          const { current, keep } = await import(document.querySelector("script[type=module]").src
+            .replace("app/main.js", "views/chat/conversations.js"));
+          const { id } = current.value.add("", { role: "user", content: "How?", ...question });
+          current.value.add(id, { role: "assistant", content, model: "m", toolCalls: [], finish: "stop" });
+          keep(current.value);
+        }""",
+        [markdown, question or {}],
+    )
+
+
+def answer_with(page: Page, text: str) -> list[dict[str, Any]]:
+    """Answer the questions of a page with `text` in place of a model; return the list that their bodies join."""
+    bodies: list[dict[str, Any]] = []
+
+    def answer(route: Route) -> None:
+        bodies.append(json.loads(route.request.post_data or ""))
+        choices = [{"delta": {"content": text}}, {"delta": {}, "finish_reason": "stop"}]
+        events = [f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices]
+        route.fulfill(content_type="text/event-stream", body="".join([*events, "data: [DONE]\n\n"]))
+
+    page.route("**/v1/chat/completions", answer)
+    return bodies
 
 
 def choose_model(page: Page, name: str) -> None:

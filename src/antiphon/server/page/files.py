@@ -27,12 +27,15 @@ CONTENT_TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
     ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
 }
-COMPRESSED = frozenset(CONTENT_TYPES) - {".png"}
+COMPRESSED = frozenset(CONTENT_TYPES) - {".png", ".woff2"}
 #: Static imports. Views are imported dynamically, when they are opened.
-IMPORT = re.compile(r"""^(?:import|export)\b[^;"']*["'](\.[^"']+)["']""", re.MULTILINE)
+IMPORT = re.compile(r"""^(?:import|export)\b[^;"'(]*["'](\.[^"']+)["']""", re.MULTILINE)
 #: Order of styles: those of views override the others.
 STYLE_FOLDERS = ("vendor", "style", "views")
+#: Folder of the renderer of formulas. The page loads its files, a style among them, for the first formula only.
+MATH = "vendor/katex/"
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,9 @@ class PageFiles:
         self.index = _page_file(INDEX, index.replace(MARK, "\n".join(self._links(contents))).encode())
 
     def _links(self, contents: dict[str, bytes]) -> list[str]:
-        """Return tags for all styles and for the main module with its imports, so that all of them load at once."""
-        styles = sorted((name for name in contents if name.endswith(".css")), key=_style_order)
+        """Return tags for the styles and for the main module with its imports, so that all of them load at once."""
+        names = (name for name in contents if name.endswith(".css") and not name.startswith(MATH))
+        styles = sorted(names, key=_style_order)
         tags = [f'<link rel="stylesheet" href="{self._address(name)}">' for name in styles]
         tags += [f'<link rel="modulepreload" href="{self._address(name)}">' for name in imported(MAIN, contents)]
         return [*tags, f'<script type="module" src="{self._address(MAIN)}"></script>']

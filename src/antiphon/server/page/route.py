@@ -27,6 +27,7 @@ POLICY = "; ".join(
         "worker-src 'self'",
         "style-src 'self'",
         "img-src 'self' data: blob:",
+        "font-src 'self'",
         "media-src 'self' blob:",
         "connect-src 'self'",  # WebSockets of the same origin too
         "manifest-src 'self'",

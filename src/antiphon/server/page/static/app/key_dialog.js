@@ -3,11 +3,12 @@ import { html, useState } from "../lib/ui.js";
 import { ADMIN, question } from "../lib/keys.js";
 import { Dialog } from "../components/dialog.js";
 import { TextField } from "../components/fields.js";
+import { prose } from "../components/prose.js";
 
 const TEXTS = {
   api: {
     title: "API key",
-    why: () => "This server needs a key. It is one line of the file that the server was started with (--api-key-file).",
+    why: () => prose("This server needs a key. It is one line of the file that the server was started with (`--api-key-file`)."),
   },
   admin: {
     title: "Admin key",
@@ -32,7 +33,7 @@ function KeyForm({ asked }) {
   };
   return html`<${Dialog} title=${title} onClose=${() => asked.answer(null)}>
     <p>${why()}</p>
-    ${asked.message && html`<p class="wrong" role="alert">${asked.message}</p>`}
+    ${asked.message && html`<p class="wrong" role="alert">${prose(asked.message)}</p>`}
     <form onSubmit=${send}>
       <${TextField} label="Key" type="password" value=${key} onChange=${setKey} autocomplete="off" autofocus />
       <p class="hint">Kept until this tab is closed.</p>

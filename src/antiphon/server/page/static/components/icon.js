@@ -9,6 +9,7 @@ const PATHS = {
   chevronDown: "M6 9l6 6 6-6",
   chevronLeft: "M15 6l-6 6 6 6",
   chevronRight: "M9 6l6 6-6 6",
+  clip: "M8 12.5l6.2-6.2a3.3 3.3 0 0 1 4.7 4.7l-8 8a5 5 0 0 1-7.1-7.1l7.3-7.3",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h11v11H9zM15 9V4H4v11h5",
   cube: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",

@@ -2,15 +2,22 @@
 import { bytes } from "../lib/format.js";
 import { html } from "../lib/ui.js";
 
-/** `parts` are `{label, kind, bytes, model}` of kind `weights`, `kv`, `reserved` or `other`; the rest is free. */
-export function MemoryBar({ title, total, parts }) {
+/** Return the class that colours what belongs to a model, by its place among the models' names. */
+export const modelColour = (names, model) => (model ? `model-${(names.indexOf(model) % 6) + 1}` : "");
+
+/**
+ * Bar with a legend. `parts` are `{label, kind, bytes, model}` of kind `weights`, `kv`, `reserved` or `other`; the rest
+ * is free. With `names`, a list beside the bar names the models in their colours, and the legend has the rest.
+ */
+export function MemoryBar({ title, total, parts, names: listed = null }) {
   const shown = parts.filter((part) => part.bytes > 0);
   const used = shown.reduce((sum, part) => sum + part.bytes, 0);
   const whole = Math.max(total, used);
   const free = whole - used;
-  const names = [...new Set(shown.map((part) => part.model).filter(Boolean))];
+  const names = listed ?? [...new Set(shown.map((part) => part.model).filter(Boolean))];
+  const keyed = shown.filter((part) => !listed || !part.model);
   const style = (part) => ({ flexGrow: part.bytes / whole });
-  const place = (part) => (part.model ? `model-${(names.indexOf(part.model) % 6) + 1}` : "");
+  const place = (part) => modelColour(names, part.model);
   return html`<div class="memory">
     <p class="memory-title"><b>${title}</b> <span class="hint number">${free > 0 ? `${bytes(used)} of ${bytes(whole)}` : bytes(used)}</span></p>
     <div class="memory-bar" aria-hidden="true">
@@ -19,7 +26,7 @@ export function MemoryBar({ title, total, parts }) {
       ${free > 0 && html`<span class="part free" style=${{ flexGrow: free / whole }} title=${`Free: ${bytes(free)}`}></span>`}
     </div>
     <ul class="memory-keys">
-      ${shown.map((part) => html`<li key=${part.label}>
+      ${keyed.map((part) => html`<li key=${part.label}>
         <span class=${`swatch part ${part.kind} ${place(part)}`} aria-hidden="true"></span>${part.label}
         <span class="number">${bytes(part.bytes)}</span>
       </li>`)}

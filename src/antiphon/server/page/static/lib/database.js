@@ -45,13 +45,35 @@ export async function allRecords(store) {
   }
 }
 
-/** Store a record. Resolves to false if the record only lasts until the page is closed. */
-export async function putRecord(store, record) {
+export async function getRecord(store, id) {
   try {
-    await run(store, "readwrite", (records) => records.put(record));
-    return true;
+    return await run(store, "readonly", (records) => records.get(id));
   } catch {
-    held(store).set(record.id, record);
+    return held(store).get(id);
+  }
+}
+
+/**
+ * Store what `change` makes of the stored record of an id, in one transaction, so that tabs do not overwrite each
+ * other. `change` receives undefined if the database has no such record, and null if the database cannot be used; it
+ * returns null to store nothing. Resolves to false if the record only lasts until the page is closed.
+ */
+export async function changeRecord(store, id, change) {
+  try {
+    const database = await open();
+    return await new Promise((resolve, reject) => {
+      const transaction = database.transaction(store, "readwrite");
+      const records = transaction.objectStore(store);
+      records.get(id).onsuccess = ({ target }) => {
+        const made = change(target.result);
+        if (made) records.put(made);
+      };
+      transaction.oncomplete = () => resolve(true);
+      transaction.onerror = transaction.onabort = () => reject(transaction.error);
+    });
+  } catch {
+    const made = change(held(store).get(id) ?? null);
+    if (made) held(store).set(id, made);
     return false;
   }
 }

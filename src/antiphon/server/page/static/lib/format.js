@@ -41,5 +41,10 @@ export function when(milliseconds) {
 
 export const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
+/** Join words: "a", "a and b", "a, b and c". */
+export function listed(words, last = "and") {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
+}
+
 /** Format a device: "cpu" -> "CPU"; numbered devices keep their names. */
 export const deviceName = (device) => (device === "cpu" ? "CPU" : device);

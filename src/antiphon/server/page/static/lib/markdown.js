@@ -1,12 +1,13 @@
 // Markdown as sanitized HTML, block by block, so that only the end of a growing text is parsed again.
 import { Marked } from "../vendor/marked.js";
+import { mathExtensions } from "./math_syntax.js";
 import "../vendor/purify.js";
 
 const { DOMPurify } = globalThis;
 
 const TAGS =
-  "a b blockquote br code del em h3 hr i kbd li mark ol p pre s strong sub sup table tbody td th thead tr u ul".split(" ");
-const ATTRIBUTES = ["align", "data-lang", "data-level", "rel", "start", "target", "title"];
+  "a b blockquote br code del em h3 hr i kbd li mark ol p pre s span strong sub sup table tbody td th thead tr u ul".split(" ");
+const ATTRIBUTES = ["align", "data-lang", "data-level", "data-math", "data-open", "rel", "start", "target", "title"];
 const ALLOWED = {
   ALLOWED_TAGS: TAGS,
   ALLOWED_ATTR: ["href", ...ATTRIBUTES],
@@ -24,12 +25,23 @@ const escaped = (text) =>
 const linkTo = (href, more, content) =>
   `<a href="${escaped(href)}"${more} target="_blank" rel="noopener noreferrer">${content}</a>`;
 
+/** Return whether a code block has an opening fence and no closing one. */
+function isFenceOpen(raw) {
+  const fence = /^ {0,3}(`{3,}|~{3,})/.exec(raw)?.[1];
+  if (!fence) return false;
+  const last = raw.trimEnd().split("\n").slice(1).at(-1)?.trim() ?? "";
+  return last.length < fence.length || last !== fence[0].repeat(last.length);
+}
+
 const marked = new Marked({
   gfm: true,
+  extensions: mathExtensions(escaped),
   renderer: {
-    code({ text, lang }) {
+    // `data-open` marks code whose end has not arrived.
+    code({ raw, text, lang }) {
       const name = (lang ?? "").trim().split(/\s/)[0];
-      return `<pre data-lang="${escaped(name)}"><code>${escaped(text)}\n</code></pre>`;
+      const open = isFenceOpen(raw) ? ' data-open=""' : "";
+      return `<pre data-lang="${escaped(name)}"${open}><code>${escaped(text)}\n</code></pre>`;
     },
     // All headings of an answer are h3, below the message's own heading; styles show their level.
     heading({ tokens, depth }) {
@@ -92,14 +104,15 @@ export class GrowingMarkdown {
   }
 }
 
-const SILENT = ["code", "table", "hr", "html", "space", "def"];
-const INLINE = ["text", "escape", "codespan", "strong", "em", "del", "link", "image"];
+const SILENT = ["code", "table", "hr", "html", "space", "def", "mathBlock"];
+const INLINE = ["math", "text", "escape", "codespan", "strong", "em", "del", "link", "image"];
 
-/** Return the words of a Markdown text to read aloud: without code, tables and addresses. */
+/** Return the words of a Markdown text to read aloud: without code, tables, displayed math and addresses. */
 export function plainText(source) {
   const words = (token) => {
     if (SILENT.includes(token.type)) return "";
     if (token.type === "br") return "\n";
+    if (token.type === "math") return token.text.replace(/[\\{}$]/g, " ").trim();
     const inner = token.items ?? token.tokens;
     const text = inner ? inner.map(words).join("") : unescaped(token.text ?? "");
     return INLINE.includes(token.type) ? text : `${text}\n`;

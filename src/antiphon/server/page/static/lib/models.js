@@ -1,6 +1,7 @@
 // Models that the page offers, and their preparation: the server downloads and loads a model before a request uses it.
 import { ApiError, getJson, postJson } from "./api.js";
 import { connection } from "./connection.js";
+import { bytes } from "./format.js";
 import { computed, effect, signal, untracked } from "./ui.js";
 
 const BUSY_MS = 500;
@@ -26,6 +27,12 @@ export const END_OF_TURN = "smart-turn";
 export const modelsFor = (task) => (models.value ?? []).filter((card) => (card.task ?? "generate") === task);
 
 export const cardOf = (name) => (models.value ?? []).find((card) => card.id === name);
+
+/** Return what the first use of a model downloads, in words, or an empty string. */
+export function firstUse(name) {
+  const missing = cardOf(name)?.missing_bytes;
+  return missing ? `downloads ${bytes(missing)} on first use` : "";
+}
 
 export const hasModels = computed(() => models.value !== null);
 

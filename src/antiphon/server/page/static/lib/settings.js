@@ -3,10 +3,18 @@ import { effect, signal } from "./ui.js";
 
 const PREFIX = "antiphon.";
 
-/** Return a signal whose value the browser keeps under a name; its first value is `initial`. */
-export function setting(name, initial) {
+/**
+ * Return a signal whose value the browser keeps under a name; its first value is `initial`. A change of a setting that
+ * `isShared` is seen in other open tabs.
+ */
+export function setting(name, initial, { isShared = false } = {}) {
   const kept = signal(read(name, initial));
   let isFirst = true;
+  if (isShared) {
+    window.addEventListener("storage", ({ key }) => {
+      if (key === PREFIX + name) kept.value = read(name, initial);
+    });
+  }
   effect(() => {
     const value = kept.value;
     if (!isFirst) write(name, value);

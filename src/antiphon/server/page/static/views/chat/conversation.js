@@ -1,5 +1,6 @@
 // Conversation: a tree of messages, of which one branch is shown.
 import { signal } from "../../lib/ui.js";
+import { mergeInto } from "./merge.js";
 
 export const ROOT = "";
 
@@ -23,14 +24,17 @@ export const DEFAULT_OPTIONS = {
 const newId = () => crypto.randomUUID?.() ?? `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 
 /**
- * Conversation with its stored `record`: `{id, title, hasGivenTitle, createdAt, updatedAt, options, nodes, children,
- * chosen}`. `children` lists the ids of the messages below each message, and `chosen` the id of the one that is shown.
- * The signal `shape` changes with the messages, the branch that is shown, the title and the options.
+ * Conversation with its stored `record`: `{id, title, hasGivenTitle, titledAt, createdAt, updatedAt, options, optionsAt,
+ * nodes, children, chosen}`. `children` lists the ids of the messages below each message, and `chosen` the id of the one
+ * that is shown. The signal `shape` changes with the messages, the branch that is shown, the title and the options.
  */
 export class Conversation {
   constructor(record) {
     this.record = record;
     this.shape = signal(0);
+    this.isDeleted = false;
+    this.onDelete = null; // ends the answer in progress
+    this.growing = new Set(); // ids of messages that this tab is generating
   }
 
   static create(options = {}) {
@@ -68,7 +72,7 @@ export class Conversation {
     children[node.id] = [];
     children[parent].push(node.id);
     chosen[parent] = node.id;
-    if (!this.record.title && node.role === "user") this.record.title = node.content.trim().split("\n")[0].slice(0, 60);
+    if (!this.record.title && node.role === "user") this.record.title = titleOf(node);
     this.changed();
     return node;
   }
@@ -119,33 +123,30 @@ export class Conversation {
 
   setOption(name, value) {
     this.record.options = { ...this.record.options, [name]: value };
+    this.record.optionsAt = Date.now();
     this.changed();
   }
 
   rename(title) {
     this.record.title = title;
     this.record.hasGivenTitle = true;
+    this.record.titledAt = Date.now();
     this.changed();
   }
 
-  /** Return whether the title or any message contains `words`. */
+  /** Add what the record of the same conversation has that another tab saved. */
+  merge(record) {
+    if (mergeInto(this.record, record, (node) => this.growing.has(node.id))) this.shape.value += 1;
+  }
+
+  /** Return whether the title, any message or the name of a file contains `words`. */
   matches(words) {
     const wanted = words.trim().toLowerCase();
     if (!wanted) return true;
-    const texts = [this.record.title, ...Object.values(this.record.nodes).map((node) => node.content)];
+    const written = Object.values(this.record.nodes).flatMap(({ content, files = [] }) => [content, ...files.map(({ name }) => name)]);
+    const texts = [this.record.title, ...written];
     return texts.some((text) => text.toLowerCase().includes(wanted));
   }
 }
 
-/** Return the messages of a branch in the API's format. */
-export function apiMessages(conversation, end) {
-  const messages = conversation.path(end).flatMap((node) => {
-    if (node.role === "tool") return [{ role: "tool", tool_call_id: node.toolCallId, content: node.content }];
-    if (node.role === "user") return [{ role: "user", content: node.content }];
-    if (!node.content && !node.toolCalls?.length) return []; // an answer that failed before it began
-    const calls = node.toolCalls?.length ? { tool_calls: node.toolCalls } : {};
-    return [{ role: "assistant", content: node.content, ...calls }];
-  });
-  const { system } = conversation.record.options;
-  return system.trim() ? [{ role: "system", content: system }, ...messages] : messages;
-}
+const titleOf = ({ content, files }) => (content.trim().split("\n")[0] || files?.[0]?.name || "").slice(0, 60);

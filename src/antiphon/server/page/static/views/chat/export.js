@@ -1,5 +1,6 @@
 // Saving conversations as files.
 import { download, fileName } from "../../lib/download.js";
+import { promptOf } from "./prompt.js";
 
 const FORMAT = "antiphon.conversation.v1";
 
@@ -19,7 +20,7 @@ export function markdownOf(conversation) {
   const parts = [`# ${conversation.title}`];
   if (options.system.trim()) parts.push(`**System prompt**\n\n${options.system.trim()}`);
   for (const node of conversation.path()) {
-    if (node.role === "user") parts.push(`## You\n\n${node.content.trim()}`);
+    if (node.role === "user") parts.push(`## You\n\n${promptOf(node).trim()}`);
     else if (node.role === "tool") parts.push(`> Result of \`${node.name}\`: \`${node.content}\``);
     else {
       const calls = (node.toolCalls ?? []).map((call) => `> Called \`${call.function.name}\` with \`${call.function.arguments}\``);

@@ -4,8 +4,9 @@ import { events } from "../../lib/api.js";
 import { prepare } from "../../lib/models.js";
 import { plainText } from "../../lib/markdown.js";
 import { signal } from "../../lib/ui.js";
-import { ROOT, apiMessages } from "./conversation.js";
+import { ROOT } from "./conversation.js";
 import { keep, save, saveSoon } from "./conversations.js";
+import { apiMessages } from "./prompt.js";
 import { apiTools, runTool } from "./tools.js";
 
 /** Maximum rounds of tool calls for one question. */
@@ -28,9 +29,9 @@ export function stop(conversation) {
   running.peek()[conversation.id]?.controller.abort();
 }
 
-/** Ask a question below a message, by default below the last one shown. */
-export function ask(conversation, model, content, parent = conversation.path().at(-1)?.id ?? ROOT) {
-  const question = conversation.add(parent, { role: "user", content });
+/** Ask a question, with attached files, below the message `parent`, by default below the last one shown. */
+export function ask(conversation, model, content, { parent = conversation.path().at(-1)?.id ?? ROOT, files = [] } = {}) {
+  const question = conversation.add(parent, { role: "user", content, ...(files.length ? { files } : {}) });
   keep(conversation);
   return answer(conversation, model, question.id);
 }
@@ -45,6 +46,7 @@ export async function answer(conversation, model, parent) {
   if (running.peek()[conversation.id]) return;
   const controller = new AbortController();
   running.value = { ...running.peek(), [conversation.id]: { controller } };
+  conversation.onDelete = () => controller.abort();
   let last = null;
   try {
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
@@ -69,6 +71,7 @@ export async function answer(conversation, model, parent) {
 /** Stream one answer into its message, and record its end or failure there. */
 async function stream(conversation, node, model, abort) {
   const grown = new Growth(node, () => saveSoon(conversation));
+  conversation.growing.add(node.id);
   const figures = { sentAt: performance.now(), firstAt: null, numDeltas: 0, usage: null };
   try {
     await prepare([model], { signal: abort });
@@ -93,6 +96,7 @@ async function stream(conversation, node, model, abort) {
     if (node.thinkingStartedAt !== undefined) endThinking(node);
     node.figures = measured(figures);
     grown.end();
+    conversation.growing.delete(node.id);
     conversation.changed();
   }
 }

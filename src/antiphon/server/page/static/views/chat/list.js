@@ -1,13 +1,13 @@
 // List of the user's conversations: search, rename, save and delete.
 import { plural, when } from "../../lib/format.js";
-import { hrefOf, navigate } from "../../lib/navigate.js";
+import { hrefOf } from "../../lib/navigate.js";
 import { html, useState } from "../../lib/ui.js";
 import { Dialog } from "../../components/dialog.js";
 import { TextField } from "../../components/fields.js";
 import { Icon, IconButton } from "../../components/icon.js";
 import { conversations, current, isStored, remove, save } from "./conversations.js";
 import { exportJson, exportMarkdown } from "./export.js";
-import { running, stop } from "./generation.js";
+import { running } from "./generation.js";
 
 export function ConversationList({ onClose }) {
   const [words, setWords] = useState("");
@@ -26,11 +26,17 @@ export function ConversationList({ onClose }) {
       <ul>
         ${found.map((conversation) => html`<${Entry} key=${conversation.id} conversation=${conversation} onManage=${setManaged} onClose=${onClose} />`)}
       </ul>
-      ${words && html`<p class="hint" role="status">${plural(found.length, "chat")} found</p>`}
+      <p class="hint none" role="status">${summary(words.trim(), all.length, found.length)}</p>
     </nav>
     <p class="hint side-foot">${isStored.value ? "Kept in this browser only." : "This browser stores nothing: chats last until the page is closed."}</p>
     ${managed && html`<${ManageDialog} conversation=${managed} onClose=${() => setManaged(null)} />`}
   </aside>`;
+}
+
+function summary(words, numAll, numFound) {
+  if (numAll === 0) return "No chats yet. A chat is listed here with its first message.";
+  if (!words) return "";
+  return numFound ? `${plural(numFound, "chat")} found` : `No chat contains “${words}”.`;
 }
 
 function Entry({ conversation, onManage, onClose }) {
@@ -56,9 +62,7 @@ function ManageDialog({ conversation, onClose }) {
     onClose();
   };
   const erase = () => {
-    stop(conversation);
     remove(conversation);
-    if (current.peek() === conversation) navigate("chat");
     onClose();
   };
   return html`<${Dialog} title="Chat" onClose=${onClose}>

@@ -6,14 +6,16 @@ import { Markdown } from "../../components/markdown.js";
 import { Notice } from "../../components/notice.js";
 import { AnswerActions, QuestionActions } from "./message_actions.js";
 import { isGrowing } from "./generation.js";
-import { QuestionEditor } from "./question_editor.js";
+import { FileChips } from "./input/attachments.js";
+import { QuestionEditor } from "./input/question_editor.js";
 
 export function Question({ node, conversation, edited }) {
   return html`<article class="message question">
     <h2 class="visually-hidden">You</h2>
+    ${node.files?.length > 0 && html`<${FileChips} files=${node.files} />`}
     ${edited.value === node.id
       ? html`<${QuestionEditor} node=${node} conversation=${conversation} onClose=${() => (edited.value = null)} />`
-      : html`<div class="bubble">${node.content}</div>
+      : html`${node.content && html`<div class="bubble">${node.content}</div>`}
           <${QuestionActions} node=${node} conversation=${conversation} onEdit=${() => (edited.value = node.id)} />`}
   </article>`;
 }
@@ -26,7 +28,7 @@ export function Answer({ node, conversation, results, isFirst, isLast }) {
     <h2 class=${isFirst ? "answer-model" : "visually-hidden"}>${node.model}</h2>
     ${node.reasoning && html`<${Reasoning} node=${node} isLive=${isLive && !node.content} />`}
     ${isLive && !node.content && !node.reasoning && !node.toolCalls.length && html`<p class="thinking" role="status">Waiting for the first word</p>`}
-    ${node.content && html`<${Markdown} text=${isJson ? prettyJson(node.content) : node.content} />`}
+    ${node.content && html`<${Markdown} text=${isJson ? prettyJson(node.content) : node.content} isGrowing=${isLive} />`}
     ${(node.toolCalls ?? []).map((call) => {
       const result = results.find((found) => found.toolCallId === call.id);
       return html`<${ToolCall} key=${call.id} call=${call} result=${result} />`;

@@ -1,4 +1,5 @@
 // Buttons below a message.
+import { firstUse } from "../../lib/models.js";
 import { navigate } from "../../lib/navigate.js";
 import { html } from "../../lib/ui.js";
 import { CopyButton } from "../../components/copy_button.js";
@@ -6,7 +7,7 @@ import { IconButton } from "../../components/icon.js";
 import { keep } from "./conversations.js";
 import { regenerate, runningIn } from "./generation.js";
 import { model } from "./model.js";
-import { downloadOfSpeech, speak, speechModel, spoken, stopSpeaking } from "./speech.js";
+import { speak, speechModel, spoken, stopSpeaking } from "./speech.js";
 
 export function QuestionActions({ node, conversation, onEdit }) {
   const isBusy = Boolean(runningIn(conversation));
@@ -41,7 +42,7 @@ export function AnswerActions({ node, conversation }) {
 
 function readingTitle(isSpoken) {
   if (isSpoken) return "Stop reading aloud";
-  const download = downloadOfSpeech();
+  const download = firstUse(speechModel());
   return download ? `Read aloud (${download})` : "Read aloud";
 }
 

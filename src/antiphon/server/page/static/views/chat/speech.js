@@ -1,8 +1,7 @@
 // Reading an answer aloud while its sound is generated.
 import { readBody, request } from "../../lib/api.js";
-import { bytes } from "../../lib/format.js";
 import { plainText } from "../../lib/markdown.js";
-import { cardOf, modelsFor, prepare } from "../../lib/models.js";
+import { modelsFor, prepare } from "../../lib/models.js";
 import { SoundPlayer, pcmSamples } from "../../lib/player.js";
 import { effect, signal } from "../../lib/ui.js";
 
@@ -13,12 +12,6 @@ export const speechError = signal(null);
 
 /** Return the name of the model that reads answers aloud, or undefined without one. */
 export const speechModel = () => modelsFor("synthesize")[0]?.id;
-
-/** Return what the first reading downloads, in words, or an empty string. */
-export function downloadOfSpeech() {
-  const missing = cardOf(speechModel())?.missing_bytes;
-  return missing ? `downloads ${bytes(missing)} on first use` : "";
-}
 
 export function stopSpeaking() {
   const now = spoken.peek();

@@ -20,12 +20,12 @@ export function CacheMaps() {
     ${pools.length
       ? pools.map((pool) => html`<${PoolMap} key=${`${pool.model} ${pool.group}`} pool=${pool} />`)
       : html`<p class="hint">No model holds pages. They are taken when a request runs.</p>`}
-    <ul class="plot-keys">
+    ${pools.length > 0 && html`<ul class="plot-keys">
       <li><span class="swatch free" aria-hidden="true"></span>Free</li>
       <li><span class="swatch cached" aria-hidden="true"></span>Cached</li>
       <li><span class="swatch shared" aria-hidden="true"></span>Shared</li>
       <li><span class="swatch owned" aria-hidden="true"></span>A request's own, a colour each</li>
-    </ul>
+    </ul>`}
   </section>`;
 }
 

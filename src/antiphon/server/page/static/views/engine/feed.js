@@ -33,6 +33,7 @@ export const now = () => (known.clock ? known.clock + (performance.now() - known
 
 /** Follow the stream until the returned function is called. */
 export function listen() {
+  numDropped.value = 0;
   const controller = new AbortController();
   follow(controller.signal);
   return () => controller.abort();

@@ -1,6 +1,7 @@
 // Live plots of the last two minutes.
 import "../../vendor/uplot.js";
 import { NumberField } from "../../components/fields.js";
+import { media } from "../../lib/media.js";
 import { setting } from "../../lib/settings.js";
 import { html, signal, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
 import { colours } from "./colours.js";
@@ -17,6 +18,7 @@ const SHORTEST = 30;
 export const targetFirst = setting("engine.target-first", 1000);
 export const targetToken = setting("engine.target-token", 100);
 const rows = signal(null);
+const isNarrow = media("(max-width: 760px)");
 
 const perSecond = (value) => value.toFixed(value < 10 ? 1 : 0);
 const milliseconds = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
@@ -44,6 +46,7 @@ export function Plots() {
   }, []);
   return html`<section class="panel" aria-label="Figures of the last two minutes">
     <div class="plots">${PLOTS.map((plot) => html`<${Plot} key=${plot.title} ...${plot} />`)}</div>
+    ${isNarrow.value && !PLOTS.some(({ lines }) => hasData(lines)) && html`<p class="hint">No request in the last two minutes. Plots appear with the next one.</p>`}
     <div class="targets">
       <${NumberField} label="Target for the first token, ms" value=${targetFirst.value} min="1" step="any"
         onChange=${(value) => value && (targetFirst.value = value)} />
@@ -60,7 +63,26 @@ function last(name, format) {
   return "–";
 }
 
+/** Return whether a plot has something to draw: a value other than zero. */
+const hasData = (lines) => lines.some(([name]) => rows.value?.[name].some((value) => value > 0));
+
+/** Figures and their plot. A narrow screen has the figures only, as long as the plot would be empty. */
 function Plot({ title, lines, format, tick }) {
+  const isDrawn = !isNarrow.value || hasData(lines);
+  return html`<figure class="plot" data-title=${title}>
+    <figcaption>
+      <h2>${title}</h2>
+      <ul class="plot-keys">
+        ${lines.map(([name, label, series]) => html`<li key=${name}>
+          <span class=${`swatch series-${series + 1}`} aria-hidden="true"></span>${label} <b class="number">${last(name, format)}</b>
+        </li>`)}
+      </ul>
+    </figcaption>
+    ${isDrawn && html`<${Drawing} lines=${lines} tick=${tick} />`}
+  </figure>`;
+}
+
+function Drawing({ lines, tick }) {
   const place = useRef(null);
   const plot = useRef(null);
   const palette = colours.value;
@@ -78,17 +100,7 @@ function Plot({ title, lines, format, tick }) {
   useEffect(() => {
     plot.current?.setData(dataOf(lines));
   }, [rows.value]);
-  return html`<figure class="plot" data-title=${title}>
-    <figcaption>
-      <h2>${title}</h2>
-      <ul class="plot-keys">
-        ${lines.map(([name, label, series]) => html`<li key=${name}>
-          <span class=${`swatch series-${series + 1}`} aria-hidden="true"></span>${label} <b class="number">${last(name, format)}</b>
-        </li>`)}
-      </ul>
-    </figcaption>
-    <div class="plot-place" ref=${place} aria-hidden="true"></div>
-  </figure>`;
+  return html`<div class="plot-place" ref=${place} aria-hidden="true"></div>`;
 }
 
 function dataOf(lines) {

@@ -1,16 +1,20 @@
 // Timeline of recent steps by model, and of requests below them, on an axis that can be moved and zoomed.
 import { IconButton } from "../../components/icon.js";
-import { html, signal, useEffect, useRef } from "../../lib/ui.js";
+import { media } from "../../lib/media.js";
+import { html, signal, useEffect, useRef, useState } from "../../lib/ui.js";
 import { Canvas } from "./canvas.js";
 import { KINDS, kindColour } from "./colours.js";
 import { describeRequest, describeStep } from "./describe.js";
 import { known, live, models, now, version } from "./feed.js";
-import { drawTimeline, laneAt, lanes, timelineHeight } from "./timeline_drawing.js";
+import { drawTimeline, hasContent, laneAt, lanes, timelineHeight } from "./timeline_drawing.js";
 
 const SHORTEST = 0.002;
 const LONGEST = 600;
 const DEFAULT_SPAN = 10;
 const ZOOM = 1.25;
+
+const isNarrow = media("(max-width: 760px)");
+const canHover = media("(hover: hover)");
 
 /** Seconds shown, and the window's end by the engine's clock, null while the window follows the present. */
 const span = signal(DEFAULT_SPAN);
@@ -48,9 +52,12 @@ export function Timeline() {
   live.value;
   const rows = lanes(range());
   const isFollowing = end.value === null;
+  const isFocused = document.activeElement?.matches("canvas.timeline"); // by a user who moves it with keys
+  const isIdle = isNarrow.value && isFollowing && !isFocused && !hasContent(rows, range());
+  useTicks(isNarrow.value && isFollowing); // what ran leaves the window without a report
   const redraw = useRef(null);
   useEffect(() => {
-    if (!isFollowing) return undefined;
+    if (!isFollowing || isIdle) return undefined;
     let frame = 0;
     const move = () => {
       redraw.current?.();
@@ -58,7 +65,7 @@ export function Timeline() {
     };
     frame = requestAnimationFrame(move);
     return () => cancelAnimationFrame(frame);
-  }, [isFollowing]);
+  }, [isFollowing, isIdle]);
   const draw = (context, width) => drawTimeline(context, width, range(), lanes(range()), chosen.value);
   const setUp = (canvas, again) => {
     redraw.current = again;
@@ -75,23 +82,38 @@ export function Timeline() {
       <${IconButton} icon="plus" label="Zoom in" onClick=${() => zoom(0.5)} />
       <button type="button" onClick=${follow} disabled=${isFollowing && span.value === DEFAULT_SPAN}>Now</button>
     </div>
-    <${Canvas} class="timeline" height=${timelineHeight(rows)} draw=${draw} setUp=${setUp} label=${label} role="img" tabindex="0"
-      onKeyDown=${onKey} />
-    <p class="detail number" role="status">${detail()}</p>
-    <ul class="plot-keys">
-      ${KINDS.filter(([kind]) => known.steps.some((step) => step.kind === kind)).map(([kind, label]) => html`<li key=${kind}>
-        <span class="swatch" style=${{ background: kindColour(kind) }} aria-hidden="true"></span>${label}
-      </li>`)}
-      <li><span class="swatch queued" aria-hidden="true"></span>Request waiting</li>
-    </ul>
+    ${isIdle ? html`<p class="hint">Nothing ran in the last ${spanText(span.value)}.</p>` : html`
+      <${Canvas} class="timeline" height=${timelineHeight(rows, isNarrow.value)} draw=${draw} setUp=${setUp} label=${label} role="img"
+        tabindex="0" onKeyDown=${onKey} />
+      <p class="detail number" role="status">${detail()}</p>
+      <${KindKeys} />`}
   </section>`;
+}
+
+function KindKeys() {
+  return html`<ul class="plot-keys">
+    ${KINDS.filter(([kind]) => known.steps.some((step) => step.kind === kind)).map(([kind, label]) => html`<li key=${kind}>
+      <span class="swatch" style=${{ background: kindColour(kind) }} aria-hidden="true"></span>${label}
+    </li>`)}
+    <li><span class="swatch queued" aria-hidden="true"></span>Request waiting</li>
+  </ul>`;
 }
 
 function detail() {
   const { step, request } = chosen.value ?? {};
   if (step) return describeStep(step);
   if (request) return describeRequest(known.requests.get(request.id) ?? request, now());
-  return "Point at a step or a request to see what it is.";
+  return `${canHover.value ? "Point at" : "Touch"} a step or a request to see what it is.`;
+}
+
+/** Render the calling component again every second while `isOn`. */
+function useTicks(isOn) {
+  const [, setCount] = useState(0);
+  useEffect(() => {
+    if (!isOn) return undefined;
+    const timer = setInterval(() => setCount((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, [isOn]);
 }
 
 const spanText = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`);

@@ -29,10 +29,19 @@ export function lanes([from, until]) {
   return found;
 }
 
-/** Return a height with room for MAX_REQUESTS, so that the page does not move when requests come and go. */
-export function timelineHeight(rows) {
+/** Return whether a step or a request is in the window. */
+export function hasContent(rows, [from, until]) {
+  return rows.some((row) => row.request) || known.steps.slice(firstAfter(from)).some((step) => step.end > from && step.start < until);
+}
+
+/**
+ * Return a height with room for MAX_REQUESTS, so that the page does not move when requests come and go. A narrow screen
+ * has room for the requests shown.
+ */
+export function timelineHeight(rows, isNarrow) {
   const numModels = rows.filter((row) => row.model).length;
-  return 2 + numModels * (LABEL + STEP + GAP) + MAX_REQUESTS * (REQUEST + 2) + AXIS;
+  const room = isNarrow ? rows.length - numModels : MAX_REQUESTS;
+  return 2 + numModels * (LABEL + STEP + GAP) + room * (REQUEST + 2) + AXIS;
 }
 
 /** Return the `{step}` or `{request}` at a point, or null. */

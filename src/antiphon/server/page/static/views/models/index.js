@@ -1,7 +1,7 @@
 // View of the models in memory, on disk and in the catalog.
 import { Dialog } from "../../components/dialog.js";
 import { Select, TextField } from "../../components/fields.js";
-import { MemoryBar } from "../../components/memory_bar.js";
+import { MemoryBar, modelColour } from "../../components/memory_bar.js";
 import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { bytes, deviceName } from "../../lib/format.js";
@@ -9,6 +9,7 @@ import { html, signal, useEffect, useSignal } from "../../lib/ui.js";
 import { Row, taskName } from "./row.js";
 import { downloads, failures, forgetFailure, listing, pull, refusal, remove, watch } from "./store.js";
 
+const IN_MEMORY = "In memory";
 const RESIDENT = ["ready", "loading", "unloading"];
 const wanted = signal("");
 const task = signal("");
@@ -38,8 +39,17 @@ function Lists({ found, onDelete }) {
   const others = shown.filter((card) => !RESIDENT.includes(card.state));
   const name = wanted.value.trim();
   const isHub = /^hub:[\w.-]+\/[\w.-]+/.test(name);
+  const isFiltered = Boolean(text || task.value);
+  const showAll = () => {
+    wanted.value = "";
+    task.value = "";
+  };
+  const lists = [
+    [IN_MEMORY, resident, "No model is loaded."],
+    ["On disk", others.filter((card) => card.is_here), "No other model is on disk."],
+    ["In the catalog", others.filter((card) => !card.is_here), "Every model of the catalog is on disk."],
+  ].filter(([, cards]) => cards.length || !isFiltered);
   return html`
-    <${Memory} found=${found} />
     <div class="filters">
       <${TextField} label="Find a model" value=${wanted.value} onChange=${(value) => (wanted.value = value)} type="search"
         placeholder="Name or hub:owner/repo" />
@@ -51,9 +61,16 @@ function Lists({ found, onDelete }) {
       <button type="button" class="primary" onClick=${() => pull(name)}>Fetch</button>
     </div>`}
     <${Unlisted} known=${all} />
-    <${List} title="In memory" cards=${resident} none="No model is loaded." onDelete=${onDelete} />
-    <${List} title="On disk" cards=${others.filter((card) => card.is_here)} none="No other model is on disk." onDelete=${onDelete} />
-    <${List} title="In the catalog" cards=${others.filter((card) => !card.is_here)} none="Every model that fits is on disk." onDelete=${onDelete} />`;
+    ${lists.length === 0 && !isHub && html`<p class="panel nothing" role="status">
+      <span>${nothingFound(name)}</span> <button type="button" onClick=${showAll}>Show all models</button>
+    </p>`}
+    ${lists.map(([title, cards, none]) => html`<${List} key=${title} title=${title} cards=${cards} none=${none} found=${found} onDelete=${onDelete} />`)}`;
+}
+
+function nothingFound(name) {
+  const kind = task.value ? ` for the task ${task.value}` : "";
+  const hint = " A model of a hub is named hub:owner/repo.";
+  return name ? `No model${kind} has “${name}” in its name.${hint}` : `There is no model${kind}.`;
 }
 
 /** Running and failed downloads of models that are in no list yet. */
@@ -69,28 +86,33 @@ function Unlisted({ known }) {
     </section>`}`;
 }
 
-function List({ title, cards, none, onDelete }) {
+function List({ title, cards, none, found, onDelete }) {
+  const names = chargedModels(found).map((card) => card.name);
+  const colour = (card) => (names.includes(card.name) ? modelColour(names, card.name) : "");
   return html`<section class="panel" aria-label=${title}>
     <h2>${title}</h2>
-    ${cards.length === 0 ? html`<p class="hint">${none}</p>` : html`<ul class="models">${cards.map((card) => html`<${Row} key=${card.name} card=${card} onDelete=${onDelete} />`)}</ul>`}
+    ${title === IN_MEMORY && names.length > 0 && html`<${Memory} found=${found} names=${names} />`}
+    ${cards.length === 0
+      ? html`<p class="hint">${none}</p>`
+      : html`<ul class="models">${cards.map((card) => html`<${Row} key=${card.name} card=${card} colour=${colour(card)} onDelete=${onDelete} />`)}</ul>`}
   </section>`;
 }
 
-/** Memory of each device, with the weights of each model on it. */
-function Memory({ found }) {
-  return html`<section class="panel" aria-label="Memory">
-    <h2>Memory</h2>
-    ${found.memory.devices.map((device) => {
-      const own = found.models.filter((card) => card.device === device.device && card.charged_bytes > 0);
-      const lent = device.kv_lent_bytes ?? 0;
-      const parts = [
-        ...own.map((card) => ({ model: card.name, label: card.name, kind: "weights", bytes: card.charged_bytes })),
-        { label: "Cache in use", kind: "kv", bytes: lent },
-        { label: "Cache not in use", kind: "reserved", bytes: device.kv_bytes - lent },
-      ];
-      return html`<${MemoryBar} key=${device.device} title=${deviceName(device.device)} total=${device.budget_bytes} parts=${parts} />`;
-    })}
-  </section>`;
+const chargedModels = (found) => found.models.filter((card) => card.charged_bytes > 0);
+
+/** Memory of each device with a model on it. The rows below the bar name the models in their colours. */
+function Memory({ found, names }) {
+  return found.memory.devices.map((device) => {
+    const own = chargedModels(found).filter((card) => card.device === device.device);
+    if (own.length === 0) return null;
+    const lent = device.kv_lent_bytes ?? 0;
+    const parts = [
+      ...own.map((card) => ({ model: card.name, label: card.name, kind: "weights", bytes: card.charged_bytes })),
+      { label: "Cache in use", kind: "kv", bytes: lent },
+      { label: "Cache not in use", kind: "reserved", bytes: device.kv_bytes - lent },
+    ];
+    return html`<${MemoryBar} key=${device.device} title=${deviceName(device.device)} total=${device.budget_bytes} parts=${parts} names=${names} />`;
+  });
 }
 
 function DeleteDialog({ card, onClose }) {

@@ -1,13 +1,15 @@
 // Row of one model: description, state and actions.
 import { IconButton } from "../../components/icon.js";
+import { prose } from "../../components/prose.js";
 import { bytes, plural, seconds } from "../../lib/format.js";
 import { html } from "../../lib/ui.js";
 import { busy, cancelPull, downloads, failures, load, pull, setPinned, unload } from "./store.js";
 
+/** Words for tasks. Tasks of loaded models and of the catalog have different names for the same thing. */
 const TASKS = {
-  generate: "Text",
+  generate: "Chat",
   chat: "Chat",
-  completion: "Text",
+  completion: "Chat",
   transcribe: "Transcription",
   transcription: "Transcription",
   synthesize: "Speech",
@@ -16,20 +18,23 @@ const TASKS = {
   embedding: "Embeddings",
   score: "Ranking",
   phonemize: "Pronunciation",
+  phonemes: "Pronunciation",
+  "end-of-turn": "End of turn",
   "voice-activity": "Voice activity",
 };
 
 export const taskName = (task) => TASKS[task] ?? (task ? task[0].toUpperCase() + task.slice(1) : "");
 
-export function Row({ card, onDelete }) {
+/** Row of a model; `colour` is the class of its colour in the bar of the memory, if it is there. */
+export function Row({ card, colour, onDelete }) {
   const { name } = card;
   const progress = downloads.value[name] ?? card.fetching;
   const failure = failures.value[name] ?? card.error;
   return html`<li class="model" data-model=${name} data-state=${card.state ?? (card.is_here ? "stored" : "absent")}>
     <div class="model-words">
-      <p class="model-name">${name}</p>
+      <p class="model-name">${colour && html`<span class=${`swatch part weights ${colour}`} aria-hidden="true"></span> `}${name}</p>
       <p class="hint number">${facts(card).filter(Boolean).join(" · ")}</p>
-      ${failure && !progress && html`<p class="wrong">${failure}</p>`}
+      ${failure && !progress && html`<p class="wrong">${prose(failure)}</p>`}
     </div>
     ${progress ? html`<${Progress} name=${name} progress=${progress} canCancel=${name in downloads.value} />` : html`<${Actions} card=${card} onDelete=${onDelete} />`}
   </li>`;

@@ -1,4 +1,5 @@
 // View of voice conversations.
+import { listed } from "../../lib/format.js";
 import { hasModels } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
 import { html, useSignal } from "../../lib/ui.js";
@@ -84,7 +85,7 @@ const Needs = ({ isQuiet }) => html`<${ModelStates} names=${usedModels()} isQuie
 function NoModels({ missing }) {
   return html`<div class="view-body welcome">
     <${Empty} icon="microphone" title="A model is missing">
-      <p>A conversation needs ${list(Object.values(NEEDED))}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")},
+      <p>A conversation needs ${listed(Object.values(NEEDED))}. This server has no ${missing.map((task) => NEEDED[task].replace(/^a /, "")).join(" and no ")},
         and it loads no models by itself. Start it with such models, or without <code>--load-on-use configured</code>.</p>
       <p><a href=${hrefOf("models")}>Models of this server</a></p>
     <//>

@@ -5,7 +5,6 @@ import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
 import { ModelError, prepare } from "../../lib/models.js";
 import { signal } from "../../lib/ui.js";
 import { wavOf } from "../../lib/wav.js";
-import { options } from "./options.js";
 import { Record, add } from "./records.js";
 
 const RATE = 24000;
@@ -23,11 +22,29 @@ export const opening = signal(null);
 export async function startLive() {
   if (live.peek() || opening.peek()) return;
   liveError.value = null;
+  const record = new Record(named());
+  try {
+    await openLive(record);
+    add(record);
+    announce("Recording");
+  } catch (error) {
+    if (error instanceof MicrophoneError || error instanceof ApiError) liveError.value = error.message;
+    else if (!(error instanceof ModelError)) throw error;
+  }
+}
+
+/**
+ * Transcribe the microphone into `record`, a `Record` or an object with its fields `asked`, `state`, `seconds`,
+ * `duration` and `error` and its methods `show` and `setSource`, once its model is loaded. Resolves to the session, or to
+ * null if there is one already. Throws ModelError, MicrophoneError, or ApiError.
+ */
+export async function openLive(record) {
+  if (live.peek() || opening.peek()) return null;
   opening.value = "model";
   try {
-    await prepare([options().model]);
+    await prepare([record.asked.model]);
     opening.value = "microphone";
-    const session = new LiveSession();
+    const session = new LiveSession(record);
     session.microphone = await openMicrophone({
       rate: RATE,
       onFrame: (frame) => session.hear(frame),
@@ -35,10 +52,7 @@ export async function startLive() {
     });
     session.connect();
     live.value = session;
-    announce("Recording");
-  } catch (error) {
-    if (error instanceof MicrophoneError || error instanceof ApiError) liveError.value = error.message;
-    else if (!(error instanceof ModelError)) throw error;
+    return session;
   } finally {
     opening.value = null;
   }
@@ -47,8 +61,8 @@ export async function startLive() {
 const named = () => `Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
 
 class LiveSession {
-  constructor() {
-    this.record = new Record(named());
+  constructor(record) {
+    this.record = record;
     this.microphone = null;
     this.frames = []; // all frames of the recording
     this.numSent = 0; // number of frames sent
@@ -62,7 +76,6 @@ class LiveSession {
   connect() {
     const { model, language, prompt } = this.record.asked;
     this.record.state.value = "recording";
-    add(this.record);
     this.socket = socket(`/v1/realtime?intent=transcription&model=${encodeURIComponent(model)}`, ["realtime"]);
     this.socket.onopen = () => {
       const transcription = { model, language: language || null, prompt: prompt || null };

@@ -1,10 +1,11 @@
 // Options of a conversation: system prompt, sampling, schema and tools.
-import { html, useId, useState } from "../../lib/ui.js";
-import { IconButton } from "../../components/icon.js";
-import { NumberField, Select, Switch, TextArea } from "../../components/fields.js";
-import { DEFAULT_OPTIONS } from "./conversation.js";
-import { setOption } from "./conversations.js";
-import { TOOLS } from "./tools.js";
+import { html, useId, useState } from "../../../lib/ui.js";
+import { IconButton } from "../../../components/icon.js";
+import { NumberField, Select, Switch, TextArea } from "../../../components/fields.js";
+import { DEFAULT_OPTIONS } from "../conversation.js";
+import { setOption } from "../conversations.js";
+import { TOOLS } from "../tools.js";
+import { Presets } from "./presets.js";
 
 const NUMBERS = [
   ["temperature", "Temperature", { min: 0, max: 5, step: 0.1 }],
@@ -27,7 +28,8 @@ export function OptionsPanel({ conversation, onClose }) {
   const { options } = conversation.record;
   const set = (name) => (value) => setOption(conversation, name, value);
   const isDefault = Object.entries(DEFAULT_OPTIONS).every(([name, value]) => `${options[name] ?? ""}` === `${value ?? ""}`);
-  const reset = () => Object.entries(DEFAULT_OPTIONS).forEach(([name, value]) => set(name)(value));
+  const apply = (chosen) => Object.entries(chosen).forEach(([name, value]) => set(name)(value));
+  const reset = () => apply(DEFAULT_OPTIONS);
   const useTool = (name) => (isUsed) => {
     const others = options.tools.filter((known) => known !== name);
     set("tools")(isUsed ? [...others, name] : others);
@@ -39,6 +41,7 @@ export function OptionsPanel({ conversation, onClose }) {
       <${IconButton} icon="close" label="Close the settings" onClick=${onClose} />
     </header>
     <div class="side-body">
+      <${Presets} options=${options} onApply=${apply} />
       <${TextArea} label="System prompt" rows="4" value=${options.system} onChange=${set("system")} />
       <section class="numbers" aria-label="Sampling">
         ${NUMBERS.map(
