@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from antiphon.server.serving.setup.run_file import local_servers
 from antiphon.weights.catalog.defaults import CHAT_MODEL, DEFAULT_MODELS, SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.browser.chat_view import ask, last_answer, seed_options, wait_for_answer
 from support.browser.sound_views import drop, wait_until_heard
@@ -73,13 +72,6 @@ def expect_download(page: Page, model: str, total: str) -> None:
     expect(state_of(page, model)).to_contain_text(re.compile(rf"[1-9]\d* MB of {total}"))
 
 
-def open_with_admin_key(watched: WatchedPage, view: str) -> Page:
-    """Open a view of the administrator in a tab that has the key."""
-    (server,) = local_servers()
-    watched.page.goto(f"{watched.url}/#admin_key={server.admin_token}")
-    return watched.open(view)
-
-
 def write_and_speak(watched: WatchedPage, text: str) -> None:
     page = watched.page
     page.get_by_label("Text", exact=True).fill(text)
@@ -106,7 +98,7 @@ def hold_a_conversation(page: Page, microphone: ScriptedMicrophone, witness: Wit
 
 
 def load_a_model(watched: WatchedPage) -> None:
-    page = open_with_admin_key(watched, "models")
+    page = watched.open("models")
     row = page.locator(f".model[data-model='{SPEECH_MODEL}']")
     row.get_by_role("button", name="Unload").click()
     expect(row).to_have_attribute("data-state", "stored")
@@ -115,7 +107,7 @@ def load_a_model(watched: WatchedPage) -> None:
 
 
 def watch_the_engine(watched: WatchedPage) -> None:
-    page = open_with_admin_key(watched, "engine")
+    page = watched.open("engine")
     expect(page.locator(".feed-state")).to_have_text("Live")
     expect(page.locator(f".queues [data-model='{CHAT_MODEL}']")).to_be_visible()
 
