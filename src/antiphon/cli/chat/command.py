@@ -51,6 +51,8 @@ def chat(
     chosen, needs_draft = model or default, model_options.needs_draft_model(speculate)
     models = {"generate": chosen}
     server = remote.server(context, REMOTE, models, is_default=model is None, stays_here=needs_draft)
+    if model is None and server is None:
+        _note_recommended(chosen)
     from antiphon.cli.chat.loop import converse
     from antiphon.cli.chat.state import ChatState
 
@@ -70,6 +72,18 @@ def chat(
             state.settings = dict(settings, speculate=speculate)
         load = lambda: stack.enter_context(local.model(settings))  # noqa: E731
         converse(FallbackModel(server, RemoteModel(Client(server), chosen), load), state)
+
+
+def _note_recommended(chosen: str) -> None:
+    """Print the command of the best chat model for this machine's memory, unless it is the chosen one."""
+    from antiphon.cli.terminal.notes import note
+    from antiphon.cli.terminal.sizes import size_text
+    from antiphon.runtime.analysis.recommended import recommended
+
+    best = recommended("chat")
+    if best is not None and best.name != chosen:
+        source = " from the model hub" if best.needs_hub else ""
+        note(f"recommended for this machine: `antiphon chat {best.name}` (downloads {size_text(best.size)}{source})")
 
 
 @dataclass(frozen=True)
