@@ -311,7 +311,7 @@ class TestCommands:
 def test_with_a_model_in_this_process(tmp_path: Path) -> None:
     """The whole command once, on a real engine: an answer, one that is stopped, and the end."""
     folder = write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})
-    arguments = ["chat", str(folder), "--stats", "--max-tokens", "60000", "--temperature", "0"]
+    arguments = ["chat", str(folder), "--stats", "--verbose", "--max-tokens", "60000", "--temperature", "0"]
     home = {"ANTIPHON_HOME": str(tmp_path / "home")}
     with Screen(template(*ENGINE_MODULES), ANTIPHON, arguments, home, columns=200) as screen:
         screen.until_shown("tiny-llama: temperature 0", "/help for the commands")

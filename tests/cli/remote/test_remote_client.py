@@ -73,7 +73,7 @@ def test_what_is_not_a_base_url(wrong: str) -> None:
 
 
 def chosen_server(base_url: str | None, api_key_file: Path | None, local: bool) -> ServerAddress | None:
-    return ServerOptions(base_url=base_url, api_key_file=api_key_file, local=local).server()
+    return ServerOptions(base_url=base_url, api_key_file=api_key_file, local=local).named_server()
 
 
 def test_the_flag_comes_before_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -55,16 +55,24 @@ def test_a_transcript_is_printed_while_it_is_made(tmp_path: Path) -> None:
         yield done
 
     read: list[str] = []
+    progress: list[float] = []
     with stub_server({PATH: Answer(parts(), content_type=EVENTS)}) as server:
         client = Client(ServerAddress.parse(server.url))
         request = TranscriptRequest(client, PATH, "text", False, [("model", "w")])
 
-        def put(text: str) -> None:
-            heard[min(len(read), 1)].set()
-            read.append(text)
+        class Receiver:
+            def put(self, part: str) -> None:
+                heard[min(len(read), 1)].set()
+                read.append(part)
 
-        request.transcribe(str(sound), put)
-    assert read == ["One.", " Two.", "\n"]
+            def sent(self, share: float) -> None:
+                progress.append(share)
+
+            def heard(self, seconds: float) -> None:
+                progress.append(seconds)
+
+        request.transcribe(str(sound), Receiver())
+    assert read == ["One.", " Two.", "\n"] and progress == [1.0, 1, 1]
 
 
 @pytest.mark.parametrize(

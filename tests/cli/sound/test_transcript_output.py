@@ -45,7 +45,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_engine(*_: Any, **__: Any) -> Iterator[Any]:
         yield SimpleNamespace(close=lambda: None)
 
-    def one(_: Any, name: str, __: Any, wanted: dict[str, Any], ___: Any) -> Transcript:
+    def one(_: Any, __: int, source: Any, wanted: dict[str, Any], ___: Any) -> Transcript:
+        name = str(source)
         if name.endswith("broken.wav"):
             raise AudioError("it is broken")
         words = tuple(Word(f" {part}", index, index + 0.5, 1.0) for index, part in enumerate(Path(name).parts[-2:]))

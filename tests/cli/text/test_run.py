@@ -169,7 +169,8 @@ class TestRun:
     def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
         arguments = ["run", str(talkative), "hello", "--max-tokens", "60000", *GREEDY]
         with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:
-            wait_for_some_answer(terminal)
+            terminal.wait_for("loading ")
+            wait_for_some_answer(terminal, after="\x1b[K")
             terminal.type(CTRL_C)
             terminal.wait_for("(stopped)")
             terminal.wait_for("ended by cancelled")
@@ -262,9 +263,9 @@ def talkative(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})
 
 
-def wait_for_some_answer(terminal: Terminal) -> None:
-    """Until the answer has begun: printed characters after the echoed line."""
-    terminal.wait_for("\n")
+def wait_for_some_answer(terminal: Terminal, after: str = "\n") -> None:
+    """Until the answer has begun: printed characters after the echoed line, or after other text."""
+    terminal.wait_for(after)
     seen = len(terminal.shown)
     while len(terminal.shown) < seen + 20:
         terminal.shown += terminal._read()

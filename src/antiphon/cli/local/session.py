@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon.cli.terminal.notes import passing_note
 from antiphon.device_names import AUTO
 from antiphon.engine.speculation.modes import Speculation
-from antiphon.weights.catalog.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_reference
 
 if TYPE_CHECKING:
     from antiphon.runtime.frontend.engine import Engine
@@ -34,7 +34,7 @@ def load(
     A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: a catalog model
     before torch is imported and anything is downloaded, another model once its architecture has been read.
     """
-    check_catalog_task(model, task)
+    check_reference(model, task)
     with passing_note(f"loading {model} …"):
         from antiphon.cli.terminal.download_progress import fetch_progress
         from antiphon.runtime.loading.loading import load_model

@@ -45,6 +45,8 @@ class ServerOptions(OptionGroup):
         url = None if self.local else self.base_url or environment.base_url()
         if url is not None:
             return ServerAddress.parse(url, api_key(self.api_key_file), origin)
+        if self.local and self.api_key_file is not None:
+            raise UsageError(NO_SERVER_FOR_KEY)
         return None
 
     def server(
@@ -71,10 +73,10 @@ class ServerOptions(OptionGroup):
             return named
         from antiphon.cli.remote.running import running_server
         from antiphon.cli.terminal.notes import note
-        from antiphon.weights.catalog.model_tasks import check_catalog_task
+        from antiphon.weights.catalog.model_tasks import check_reference
 
         for task, model in models.items():
-            check_catalog_task(model, task)
+            check_reference(model, task)
         found = None
         if not (self.local or stays_here or given.without_effect(options)):
             found = running_server(models.values(), self.api_key_file)

@@ -21,7 +21,7 @@ from antiphon.cli.terminal.files import check_writable, read_stdin, read_text, w
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
 from antiphon.weights.catalog.defaults import SPEECH_MODEL
-from antiphon.weights.catalog.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_reference
 
 if TYPE_CHECKING:
     from antiphon.runtime.calls.speech import SpeechStats
@@ -144,7 +144,7 @@ def _check_options(model: str, wanted: dict[str, Any]) -> None:
 
     with usage_errors():
         SpeechOptions(**wanted)
-    check_catalog_task(model, "synthesize")
+    check_reference(model, "synthesize")
     if wanted["voice"] is not None:
         _check_voice(wanted["voice"], model)
 
@@ -170,7 +170,7 @@ def _list_voices(server: ServerAddress | None, model: str, offline: bool) -> Non
     from antiphon.runtime.voices.aliases import aliases_for
     from antiphon.runtime.voices.names import catalog_voices, voice_gender, voice_language, voices_among
 
-    check_catalog_task(model, "synthesize")
+    check_reference(model, "synthesize")
     names = catalog_voices(model)
     if names is None:
         from antiphon.cli.terminal.download_progress import fetch_progress

@@ -115,7 +115,7 @@ def transcribe(
 
             print(_report(transcribe_live(engine, names[0] if names else None, vars(text))), file=sys.stderr)
         else:
-            _files(engine, names, piped, format_, destination, vars(text))
+            _files(engine, names, format_, destination, vars(text), piped)
 
 
 def _check_usage(
@@ -144,7 +144,12 @@ def _check_usage(
 
 
 def _files(
-    engine: Engine, names: list[str], piped: bytes, format_: str, destination: TranscriptOutput, wanted: dict[str, Any]
+    engine: Engine,
+    names: list[str],
+    format_: str,
+    destination: TranscriptOutput,
+    wanted: dict[str, Any],
+    piped: bytes = b"",
 ) -> None:
     """Transcribe all recordings at once; write results in the order of the names. `piped` is standard input.
 

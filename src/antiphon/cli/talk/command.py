@@ -15,7 +15,7 @@ from antiphon.cli.talk import flags
 from antiphon.cli.terminal.notes import note
 from antiphon.errors import AudioError, InvalidRequestError
 from antiphon.weights.catalog.defaults import CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
-from antiphon.weights.catalog.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_reference
 
 if TYPE_CHECKING:
     from antiphon.audio.samples import Floats
@@ -67,7 +67,7 @@ def talk(
     is_default = not (voices.model or voices.transcription_model or voices.speech_model)
     if named is None:
         for task, name in names.items():
-            check_catalog_task(name, task)
+            check_reference(name, task)
     import asyncio
 
     from antiphon.cli.local.session import engine_options

@@ -57,6 +57,7 @@ def run(
         model_options.check_speculate(speculate)
     given = dict(vars(sampling), seed=seed, max_tokens=max_tokens, stop=stop)
     settings = answer_options.sampling_settings(**given, speculate=None if named is None else speculate)
+    grammar = None if named is not None else form.grammar()
     from antiphon.cli.text.prompt_arguments import read_arguments
 
     asked = read_arguments(model, prompt, names_of_server=named is not None)
@@ -74,7 +75,6 @@ def run(
         with local_if_unable(server):
             RemoteRun(server, asked, form, n, system, raw).print_answers(dict(settings, speculate=speculate))
             return
-    grammar = form.grammar()
     from antiphon.cli.local.session import load
 
     how: dict[str, Any] = dict(task="generate", device=engine.device, verbose=verbose)

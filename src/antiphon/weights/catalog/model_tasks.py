@@ -65,10 +65,18 @@ def catalog_task(reference: str) -> str | None:
     return None if entry is None else CATALOG_TASKS.get(entry.task)
 
 
-def check_catalog_task(reference: str, wanted: str) -> None:
-    """Reject a catalog model of another task, and an unknown name. Paths and hub references are not checked."""
+def check_reference(reference: str, wanted: str) -> None:
+    """Reject an unknown name, with near names of models for the task, and a catalog model of another task.
+
+    Paths and hub references are not checked.
+    """
     if is_unknown_name(reference):
         raise unknown_model(reference, models_for(wanted) or None)
+    check_catalog_task(reference, wanted)
+
+
+def check_catalog_task(reference: str, wanted: str) -> None:
+    """Reject a catalog model of another task. Other references are not checked."""
     entry = catalog().get(reference.lower())
     if entry is not None and CATALOG_TASKS.get(entry.task) != wanted:
         raise wrong_task(entry.name, entry.task, wanted)
