@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expect
 
 from support.browser.chat_view import answer_with, stored_chats, wait_for_answer
 from support.browser.sound_views import drop
 from support.browser.talking import ScriptedMicrophone
-from support.browser.watched_page import PHONE, WatchedPage, watched_page
+from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
 from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
@@ -27,7 +27,7 @@ PASTE = """([name, type, text]) => {
 
 @pytest.fixture
 def tab(profile: BrowserContext, server: RunningServer) -> Iterator[WatchedPage]:
-    """A page whose questions are answered without a model of speech."""
+    """A page on a server with small models of text only."""
     with watched_page(profile, server.url) as page:
         yield page
 
@@ -42,7 +42,7 @@ def test_an_example_is_asked(tab: WatchedPage) -> None:
     examples = page.get_by_role("list", name="Examples of questions").get_by_role("button")
     expect(examples).to_have_count(4)
     expect(examples.first).to_be_enabled()
-    for shape in (PHONE, {"width": 1280, "height": 800}):
+    for shape in (PHONE, WIDE):
         page.set_viewport_size(shape)
         tab.check_accessible()
     text = examples.first.inner_text()
@@ -59,7 +59,8 @@ def test_files_are_attached_shown_and_stored(tab: WatchedPage) -> None:
     box = page.get_by_role("textbox", name="Message")
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Attach text files").click()
-    chooser.value.set_files([{"name": "notes.md", "mimeType": "text/markdown", "buffer": b"# Notes\n\n```\nx\n```\n"}])
+    notes = FilePayload(name="notes.md", mimeType="text/markdown", buffer=b"# Notes\n\n```\nx\n```\n")
+    chooser.value.set_files([notes])
     expect(chips(page)).to_have_count(1)
     drop(page.locator(".chat-main"), [("data.csv", "text/csv", "a,b\n1,é\n".encode())])
     expect(chips(page)).to_have_count(2)

@@ -80,6 +80,7 @@ def test_a_narrow_screen_has_figures_in_place_of_empty_plots(watched: WatchedPag
     page.evaluate(FILL, 700)
     expect(plots).to_have_count(1)
     expect(page.locator("canvas.timeline")).to_be_visible()
+    expect(page.locator("section[aria-label='Timeline'] .plot-keys")).to_contain_text("Prefill and decode")
     expect(page.get_by_text("came faster")).to_have_count(0)
 
 

@@ -63,8 +63,12 @@ function last(name, format) {
   return "–";
 }
 
-/** Return whether a plot has something to draw: a value other than zero. */
-const hasData = (lines) => lines.some(([name]) => rows.value?.[name].some((value) => value > 0));
+/** Return whether a plot has a line to draw: two values, and one other than zero. */
+const hasData = (lines) =>
+  lines.some(([name]) => {
+    const values = rows.value?.[name].filter((value) => value !== null) ?? [];
+    return values.length > 1 && values.some((value) => value > 0);
+  });
 
 /** Figures and their plot. A narrow screen has the figures only, as long as the plot would be empty. */
 function Plot({ title, lines, format, tick }) {

@@ -91,6 +91,7 @@ export function Timeline() {
 }
 
 function KindKeys() {
+  version.value; // new steps may be of another kind
   return html`<ul class="plot-keys">
     ${KINDS.filter(([kind]) => known.steps.some((step) => step.kind === kind)).map(([kind, label]) => html`<li key=${kind}>
       <span class="swatch" style=${{ background: kindColour(kind) }} aria-hidden="true"></span>${label}
