@@ -76,8 +76,8 @@ def expect_download(page: Page, model: str, total: str) -> None:
 def open_with_admin_key(watched: WatchedPage, view: str) -> Page:
     """Open a view of the administrator in a tab that has the key."""
     (server,) = local_servers()
-    watched.page.goto("about:blank")  # the page takes a key from its address only when it is loaded
-    watched.page.goto(f"{watched.url}/#admin_key={server.admin_token}")
+    # The page takes a key from its address only when it is loaded, which another query makes the browser do.
+    watched.page.goto(f"{watched.url}/?{view}#admin_key={server.admin_token}")
     return watched.open(view)
 
 
