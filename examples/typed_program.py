@@ -13,7 +13,7 @@ def main() -> None:
         speech = engine.speak(answer.text, speed=1.1)
         engine_words = [word.start for chunk in speech for word in chunk.words]
         print(engine.tokenize(answer.text, model="smollm2-135m"), len(engine.embed(answer.text)), engine_words)
-        print([word.start for word in engine.transcribe("meeting.m4a", words=True).words])
+        print([word.start for word in engine.transcribe("examples/meeting.m4a", words=True).words])
 
 
 if __name__ == "__main__":

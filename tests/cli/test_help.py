@@ -45,7 +45,7 @@ def completions(*words: str) -> list[str]:
 
 def test_the_shell_completes_commands_options_and_models() -> None:
     assert completions("tr") == ["transcribe"]
-    assert completions("run", "smol") == ["smollm2-135m"]
+    assert completions("run", "tiny") == ["tinyllama-1.1b"]
     assert "--temperature" in completions("run", "x", "--temp")
     assert completions("speak", "--model", "hib") == ["hibari-6m"]
 

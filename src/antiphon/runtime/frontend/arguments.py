@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -22,10 +22,7 @@ from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.requests import Messages, Prompt
 from antiphon.text.grammar_spec import GrammarSpec, is_schema_class
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Options = TypeVar("Options", bound="DataclassInstance")
+Options = TypeVar("Options")
 
 #: Sampling settings of all prompts, or a list with those of each.
 ParamSets = SamplingParams | Sequence[SamplingParams] | None
@@ -188,7 +185,7 @@ def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
     return kind(**options)
 
 
-def check_option_names(kind: type[DataclassInstance], options: Iterable[str]) -> None:
+def check_option_names(kind: type[Any], options: Iterable[str]) -> None:
     """Reject the first name that is no field of this class."""
     names = [field.name for field in fields(kind)]
     unknown = next((name for name in options if name not in names), None)

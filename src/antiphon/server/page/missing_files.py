@@ -9,7 +9,7 @@ from collections.abc import Collection
 from antiphon.errors import HomeError
 from antiphon.server.serving.admin.stored_models import stored_entry
 from antiphon.weights.catalog.fetch import missing_bytes
-from antiphon.weights.catalog.resolve import HUB_PREFIX
+from antiphon.weights.catalog.references import HUB_PREFIX
 from antiphon.weights.catalog.store import ModelStore
 
 #: Seconds for which a look at the disk is used, however many pages ask.

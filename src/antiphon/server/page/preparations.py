@@ -20,7 +20,7 @@ from antiphon.server.serving.model_card import task_of
 from antiphon.server.serving.serving import Serving
 from antiphon.server.web.http.context import RequestContext, current_context
 from antiphon.server.web.http.errors import ApiError
-from antiphon.weights.catalog.resolve import HUB_PREFIX
+from antiphon.weights.catalog.references import HUB_PREFIX
 
 
 class Preparation:
