@@ -47,7 +47,7 @@ def test_a_catalog_model(
     [
         (["transcribe", "FILE", "--model", "whisper-bse.en"], "whisper-base.en or whisper-base or whisper-tiny.en?"),
         (["speak", "hi", "-o", "OUT", "--model", "kokoro"], "kokoro-82m?"),
-        (["chat", "whisper-bse.en"], "known names: gemma-3-270m"),
+        (["chat", "whisper-bse.en"], "known names: gemma-3-1b, "),
         (["batch", "smollm2", "FILE"], "smollm2-135m"),
     ],
 )

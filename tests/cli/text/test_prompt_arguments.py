@@ -69,7 +69,7 @@ def test_a_word_that_names_no_model_is_explained_both_ways(arguments: list[str |
 
 
 def test_near_models_are_named_first_and_only_those_that_generate() -> None:
-    with pytest.raises(ModelNotFoundError, match=r"\(nearest models: smollm2-135m, "):
+    with pytest.raises(ModelNotFoundError, match=r"\(nearest models: smollm2-135m\)"):
         read_arguments("smollm2-135", "hi", names_of_server=False)
     with pytest.raises(ModelNotFoundError, match=r"'whisper-tiny.n' is no known model \(`antiphon list`"):
         read_arguments("whisper-tiny.n", "hi", names_of_server=False)

@@ -64,7 +64,7 @@ def test_the_page_is_offered_defaults_that_the_lists_of_apis_do_not_name(server:
     offered = {card["id"]: card for card in content["data"]}
     assert not content["can_download"]
     assert offered["tiny-chat"]["missing_bytes"] == 0 and offered["tiny-chat"]["task"] == "generate"
-    assert offered["whisper-base.en"]["state"] == "unloaded" and offered["hibari-6m"]["task"] == "synthesize"
+    assert offered["whisper-base.en"]["task"] == "transcribe" and offered["hibari-6m"]["task"] == "synthesize"
     assert offered["smart-turn"]["task"] == "end-of-turn"
     plain = {card["id"] for card in httpx.get(server.url + "/v1/models").json()["data"]}
     assert not {"hibari-6m", "smart-turn"} & plain

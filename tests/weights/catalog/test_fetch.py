@@ -323,7 +323,7 @@ def test_a_disk_that_fills_up_at_the_second_part_keeps_the_first(
         real(stream, path, limit)
 
     monkeypatch.setattr(packages, "_write", write)
-    with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
+    with pytest.raises(FetchError, match=r"No space left on device: .* is full, m is not complete: free some space"):
         fetch(entry, store)
     assert [name.rpartition("%2F")[2] for name in files_under(store.staging("m"))] == ["one.bin"]
     monkeypatch.setattr(packages, "_write", real)

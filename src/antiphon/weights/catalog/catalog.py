@@ -143,8 +143,10 @@ def find_entry(name: str, among: Iterable[str] | None = None) -> ModelEntry:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three known names that are closest to an unknown one."""
-    return difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.4)
+    """Return at most three known names that begin with an unknown one or, if none does, are closest to it."""
+    names = list(dict.fromkeys(known))
+    begun = [each for each in names if each.startswith(name)]
+    return begun[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.55)
 
 
 def read_catalog(path: Path) -> dict[str, ModelEntry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from antiphon.runtime.loading.adapter_names import adapter_model_name
 from antiphon.server.serving.setup.openai_names import SOUND_NAMES
 from antiphon.server.web.access.keys import KeyRing
 from antiphon.server.web.http.connection_limits import ConnectionLimits, SessionLimits
-from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog, near_names
 from antiphon.weights.catalog.defaults import CHAT_MODEL, DEFAULT_MODELS, EMBEDDING_MODEL
 
 #: Task by default alias of its first model: our own aliases, and OpenAI's names of sound models.
@@ -166,7 +165,7 @@ class ServerConfig:
             if alias in names or alias in catalog():
                 raise InvalidRequestError(f"the alias {alias!r} is the name of a model")
             if name not in names and name.lower() not in catalog() and not name.startswith("hub:"):
-                near = difflib.get_close_matches(name, list(dict.fromkeys([*names, *catalog()])), n=3, cutoff=0.4)
+                near = near_names(name, [*names, *catalog()])
                 hint = f": did you mean {' or '.join(near)}?" if near else ""
                 raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
         for adapter in self.adapters:
