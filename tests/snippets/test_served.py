@@ -26,8 +26,8 @@ EXAMPLES = [page for page in DOCS if python_blocks(page) and needs_server(progra
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_commands(name: str, server: str, folder: Path, programs: Programs) -> None:
-    check_commands(BLOCKS[name], programs, folder, server)
+def test_commands(name: str, server: str, served_home: Path, folder: Path, programs: Programs) -> None:
+    check_commands(BLOCKS[name], programs, folder, server, ANTIPHON_HOME=str(served_home))
 
 
 @pytest.mark.long("all examples of a page are one program")

@@ -276,7 +276,7 @@ def test_a_reader_who_leaves_ends_the_work(engine: Engine) -> None:
 def test_closing_the_engine_ends_a_synthesis_that_waits_for_text(loaded: LoadedModel) -> None:
     with Engine(loaded, kv_bytes=1 << 20) as engine:
         waiting = engine.speak(TextFeed())
-    with pytest.raises(EngineError, match="was closed"):
+    with pytest.raises(EngineError, match="the engine is closed"):
         next(waiting)
     waiting._call._thread.join(PATIENCE_SECONDS)
     assert not waiting._call._thread.is_alive()
