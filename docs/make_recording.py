@@ -1,8 +1,8 @@
 """Generate docs/images/terminal.svg from a real run: run `python docs/make_recording.py`.
 
 The commands below run on a pseudo-terminal, and their output is recorded with its times. The picture plays once and
-stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`, and the line about the
-loaded weights is removed.
+stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`, and notes that other
+output takes the place of are removed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from xml.sax.saxutils import escape
 
 PATH = Path(__file__).parent / "images" / "terminal.svg"
 COMMANDS = (
-    'antiphon run qwen2.5-coder-0.5b "What is the capital of France?"',
+    'antiphon run "What is the capital of France?"',
     'antiphon speak "The choir answers in the evening light." -o choir.mp3',
     "antiphon transcribe choir.mp3",
 )
 COLUMNS = 100
 LONGEST_PAUSE = 0.8
-LOADED = re.compile(r"^\S+: native backend; .*\n", re.MULTILINE)
-#: Lines of figures, which are drawn in grey.
-FIGURES = re.compile(r"tok/s|real-time factor")
+#: Dim note that ends with a carriage return: a command shows it while it loads a model.
+PASSING = re.compile(r"\x1b\[2m[^\n]*\x1b\[0m\r")
+#: Lines of figures and notes, which are drawn in grey.
+FIGURES = re.compile(r"tok/s|real-time factor|\x1b\[2m")
 SECONDS_PER_KEY = 0.025
 CHARACTER, LINE = 8.4, 20
 LEFT, TOP = 20, 58
@@ -63,8 +64,11 @@ def record(command: str, folder: Path) -> list[Piece]:
     os.close(inner)
     pieces = []
     while data := _read(terminal):
-        text = LOADED.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
-        pieces.append(Piece(time.monotonic() - started, text, "quiet" if FIGURES.search(text) else ""))
+        text = PASSING.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
+        if not pieces or pieces[-1].text.endswith("\n"):
+            text = text.lstrip("\n")  # a bar that such a terminal cannot draw leaves an empty line
+        if text:
+            pieces.append(Piece(time.monotonic() - started, text, "quiet" if FIGURES.search(text) else ""))
     os.close(terminal)
     if process.wait() != 0:
         sys.exit(f"{command!r} ended with {process.returncode}: {''.join(piece.text for piece in pieces)}")
