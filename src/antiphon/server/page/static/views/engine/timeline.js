@@ -138,12 +138,12 @@ function onKey(event) {
   actions[event.key]();
 }
 
-/** Choose the previous or next step, or the last one shown if none is chosen, and move the window to it. */
+/** Choose the previous or next step, or if none is chosen the last before the window's end; move the window to it. */
 function choose(direction) {
   const { steps } = known;
   const [from, until] = range();
   const at = steps.indexOf(chosen.value?.step);
-  const place = at < 0 ? steps.findLastIndex((step) => step.start < until) : at + direction;
+  const place = at < 0 ? Math.max(0, steps.findLastIndex((step) => step.start < until)) : at + direction;
   const step = steps[place];
   if (!step) return;
   if (step.start < from || step.end > until) end.value = step.end + span.value / 2;
