@@ -1,6 +1,6 @@
 # make run        the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
 # make test       linters, types, the fast tests, one real model of each kind, and the page in a browser: 15 minutes
-# make test-all   that, and the slow tests, all real weights, sanitizers, and tests that run alone: 25 minutes
+# make test-all   that, and the slow tests, all real weights, sanitizers, and tests that run alone: 30 minutes
 # make lint       linters and types
 # make soak       random and long tests for MINUTES (20 by default), which neither command runs
 # make sanitize   the native operations' tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -66,7 +66,7 @@ test-all:
 	@$(TOGETHER) $(VENV)/.packages-test-all stage-more-weights stage-sanitize
 	@$(MAKE) --no-print-directory stage-slow
 	@$(MAKE) --no-print-directory stage-alone
-	@$(STAGE) report 25
+	@$(STAGE) report 30
 
 stages-of-test: | $(BIN)/uv
 	@$(TOGETHER) $(VENV)/.packages-test $(VENV)/.extension $(VENV)/.chromium lint stage-weights
