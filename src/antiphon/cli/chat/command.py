@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli.arguments import answer_options, model_options
+from antiphon.cli.chat_models.interface import SERVER_MODEL
 from antiphon.cli.remote.options import ServerOptions
 from antiphon.weights.catalog.defaults import CHAT_MODEL
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Options that also apply to a server; the others concern a model loaded in this process.
 REMOTE = ("model", "max_tokens", "system", "stats", "seed", "speculate", *answer_options.Sampling.names())
-#: Name of a server's own choice of a chat model.
-SERVER_MODEL = "default-chat"
 
 
 def chat(
@@ -70,8 +69,8 @@ def chat(
             print(f"{chosen} at {server.url}", file=sys.stderr)
         elif speculate is not None:
             state.settings = dict(settings, speculate=speculate)
-        load = lambda: stack.enter_context(local.model(settings))  # noqa: E731
-        converse(FallbackModel(server, RemoteModel(Client(server), chosen), load), state)
+        remote_model = RemoteModel(Client(server), chosen)
+        converse(FallbackModel(server, remote_model, lambda: stack.enter_context(local.model(settings))), state)
 
 
 def _note_recommended(chosen: str) -> None:

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from antiphon.counted import counted
 
+#: Name of a server's own choice of a chat model.
+SERVER_MODEL = "default-chat"
+
 
 @dataclass(frozen=True)
 class AnswerStats:

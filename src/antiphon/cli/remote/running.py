@@ -32,7 +32,7 @@ UNABLE_CODES = ("model_too_large", "invalid_template")
 def running_server(models: Collection[str], key_file: Path | None = None) -> ServerAddress | None:
     """Return a running server of this user, with this version and models folder, that can compute with the models.
 
-    Of several servers, one that holds all models in memory is chosen, else the newest. Return None if there is none.
+    Among several, choose a server that holds all models in memory, else the newest. Return None without such a server.
     """
     if not has_run_files():
         return None

@@ -6,6 +6,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
+from antiphon.cli.chat_models.interface import SERVER_MODEL
 from antiphon.cli.terminal.files import read_stdin
 from antiphon.errors import InvalidRequestError, ModelNotFoundError, UsageError
 from antiphon.weights.catalog.catalog import catalog, near_names
@@ -13,8 +14,6 @@ from antiphon.weights.catalog.defaults import CHAT_MODEL
 from antiphon.weights.catalog.model_tasks import models_for
 from antiphon.weights.catalog.references import HUB_PREFIX, is_unknown_name, path_exists
 
-#: Name of a server's own choice of a chat model.
-SERVER_MODEL = "default-chat"
 PATH_STARTS = ("/", "./", "../", "~")
 QUESTION_MARKS = ("?", "\uff1f")
 LONGEST_SHOWN = 60
